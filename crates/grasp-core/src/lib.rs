@@ -1,0 +1,28 @@
+//! The rules of a GRASP server, and nothing else.
+//!
+//! [`Core`] takes what happened ([`Input`]) together with the time ([`Now`]) and says what
+//! to do about it ([`Effect`]). It has no clock, no sockets, no files, no locks and no async:
+//! the `ngit-grasp` binary carries bytes to it and carries out what it asks for, and
+//! `grasp-sim` does the same in virtual time.
+//!
+//! Modules are ordered; a module uses only those before it:
+//! `id, clock, limiter, limits → event, filter → auth, admit → core`.
+
+pub mod admit;
+pub mod auth;
+pub mod clock;
+pub mod core;
+pub mod event;
+pub mod filter;
+pub mod id;
+pub mod limiter;
+pub mod limits;
+
+pub use crate::clock::{Mono, Now, Timestamp};
+pub use crate::core::{
+    Answer, Core, Effect, Input, Origin, Policy, Seq, StoreOutcome, Ticket, Wake,
+};
+pub use crate::event::{Event, Kind};
+pub use crate::filter::Filter;
+pub use crate::id::{EventId, Pubkey, Signature};
+pub use crate::limits::Limits;

@@ -1,0 +1,102 @@
+//! Every bound of the relay, with its arithmetic. All of them are settings; these are the
+//! defaults. Beyond a bound there is a clear refusal, never a crash.
+
+use std::time::Duration;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// One websocket message. A REQ of 64 filters with 100 ids each is 430 KiB.
+    pub message_bytes: usize,
+    /// One event's JSON.
+    pub event_bytes: usize,
+    pub content_bytes: usize,
+    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, so one
+    /// event costs at most 200 kB of index.
+    pub tags: usize,
+    /// How far ahead of our clock an event may be dated.
+    pub created_at_ahead: Duration,
+    /// How old an event may be; zero means any age.
+    pub created_at_behind: Duration,
+
+    pub subscriptions: usize,
+    pub filters: usize,
+    /// Values in one filter, all its lists together. Each opens one cursor: 1,000 cursors
+    /// take about 1 ms to place.
+    pub filter_values: usize,
+    /// Events answered to one filter, and the value that an absent or larger `limit` becomes.
+    pub query_results: usize,
+    /// Events counted by one COUNT; beyond it the answer says `approximate`.
+    pub count_results: usize,
+
+    pub neg_sessions: usize,
+    /// Events in one NEG session; 40 bytes each.
+    pub neg_items: usize,
+    /// Events in all NEG sessions of the server: 4,000,000 x 40 bytes = 160 MB.
+    pub neg_items_total: usize,
+    /// One NEG-MSG payload before hex doubles it.
+    pub neg_frame_bytes: usize,
+    pub neg_idle: Duration,
+
+    pub connections: usize,
+    pub connections_per_ip: usize,
+    pub events_per_minute_per_ip: u32,
+    pub events_per_minute_per_key: u32,
+    /// Events of one connection between arrival and answer; more are not read meanwhile.
+    pub events_in_flight: usize,
+    /// Bytes of all events between arrival and answer: the most memory that ingest takes.
+    pub ingest_bytes: usize,
+    /// Live events waiting for one slow reader, before it is dropped: 1,000 connections times
+    /// this is the worst case, but live events are shared between their readers.
+    pub outbox_bytes: usize,
+    /// Query results on their way to one reader; the query waits for room.
+    pub query_window_bytes: usize,
+
+    pub header_timeout: Duration,
+    pub http_idle: Duration,
+    pub http_body_bytes: usize,
+    pub ping_interval: Duration,
+    /// A websocket that was silent for so long, pongs included, is dropped.
+    pub websocket_idle: Duration,
+    /// A write that made no progress for so long drops the connection.
+    pub write_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 512 * KIB,
+            event_bytes: 256 * KIB,
+            content_bytes: 192 * KIB,
+            tags: 2_500,
+            created_at_ahead: Duration::from_secs(15 * 60),
+            created_at_behind: Duration::ZERO,
+            subscriptions: 256,
+            filters: 64,
+            filter_values: 2_000,
+            query_results: 500,
+            count_results: 1_000_000,
+            neg_sessions: 16,
+            neg_items: 1_000_000,
+            neg_items_total: 4_000_000,
+            neg_frame_bytes: 120 * KIB,
+            neg_idle: Duration::from_secs(60),
+            connections: 1_000,
+            connections_per_ip: 64,
+            events_per_minute_per_ip: 600,
+            events_per_minute_per_key: 600,
+            events_in_flight: 256,
+            ingest_bytes: 64 * MIB,
+            outbox_bytes: 4 * MIB,
+            query_window_bytes: 512 * KIB,
+            header_timeout: Duration::from_secs(10),
+            http_idle: Duration::from_secs(75),
+            http_body_bytes: MIB,
+            ping_interval: Duration::from_secs(30),
+            websocket_idle: Duration::from_secs(90),
+            write_timeout: Duration::from_secs(30),
+        }
+    }
+}
