@@ -1,0 +1,71 @@
+//! Ordered tables of bytes, on disk or in memory. Everything above is written once for both.
+
+pub(crate) mod lmdb;
+pub(crate) mod memory;
+
+use std::ops::Bound;
+
+use crate::error::StoreError;
+
+/// Key layouts are in `schema`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    /// seq → header and JSON.
+    Events,
+    /// id → seq.
+    Ids,
+    ByTime,
+    ByKind,
+    ByAuthor,
+    ByAuthorKind,
+    ByTag,
+    /// address → the winner's time and id, kept when the winner itself is gone.
+    Slots,
+    /// id and author → deleted by that author.
+    DeletedIds,
+    /// address → deleted up to that time.
+    DeletedSlots,
+    /// author → vanished up to that time.
+    Vanished,
+    /// expiration and seq.
+    Expiry,
+    Meta,
+}
+
+impl Table {
+    pub(crate) const ALL: [(Table, &'static str); 13] = [
+        (Table::Events, "events"),
+        (Table::Ids, "ids"),
+        (Table::ByTime, "by-time"),
+        (Table::ByKind, "by-kind"),
+        (Table::ByAuthor, "by-author"),
+        (Table::ByAuthorKind, "by-author-kind"),
+        (Table::ByTag, "by-tag"),
+        (Table::Slots, "slots"),
+        (Table::DeletedIds, "deleted-ids"),
+        (Table::DeletedSlots, "deleted-slots"),
+        (Table::Vanished, "vanished"),
+        (Table::Expiry, "expiry"),
+        (Table::Meta, "meta"),
+    ];
+}
+
+/// One consistent view.
+pub(crate) trait Read {
+    type Rows<'a>: Iterator<Item = Result<(&'a [u8], &'a [u8]), StoreError>>
+    where
+        Self: 'a;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+
+    /// Rows in key order from there to the end of the table.
+    fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError>;
+
+    fn len(&self, table: Table) -> Result<u64, StoreError>;
+}
+
+/// A view that is being changed; it sees its own changes.
+pub(crate) trait Write: Read {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
+}

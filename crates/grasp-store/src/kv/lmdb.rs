@@ -1,0 +1,236 @@
+//! Tables in LMDB: one writer, any number of readers in this and other processes, a commit is
+//! on disk when it returns.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, WithoutTls};
+
+use super::{Read, Table, Write};
+use crate::error::StoreError;
+
+/// Address space, not disk or memory: the file grows as it fills. Beyond what a small machine's
+/// disk holds, so that the map is never the limit.
+const MAP_SIZE: usize = 1 << 40;
+/// Read transactions at once in all processes; a slot is 64 bytes.
+const MAX_READERS: u32 = 1024;
+
+const DATA_FILE: &str = "data.mdb";
+const LOCK_FILE: &str = "ngit-grasp.lock";
+
+type Tables = [Database<Bytes, Bytes>; Table::ALL.len()];
+
+#[derive(Debug)]
+pub(crate) struct Lmdb {
+    env: Env<WithoutTls>,
+    tables: Tables,
+    path: PathBuf,
+    /// Held for as long as we write; the kernel gives it back when the process ends.
+    _lock: Option<File>,
+}
+
+impl Lmdb {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(path).map_err(StoreError::io(path))?;
+        let lock = lock(path)?;
+        let env = open_env(path, EnvFlags::empty())?;
+        // Readers killed in the middle of a backup would pin old pages for ever.
+        env.clear_stale_readers()?;
+        let mut txn = env.write_txn()?;
+        let mut tables = Vec::with_capacity(Table::ALL.len());
+        for (_, name) in Table::ALL {
+            tables.push(env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?);
+        }
+        txn.commit()?;
+        Self::assemble(env, tables, path, Some(lock))
+    }
+
+    /// Beside a running server: reads what is committed, never writes, takes no lock.
+    pub(crate) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        if !exists(path) {
+            return Err(StoreError::Missing(path.to_owned()));
+        }
+        let env = open_env(path, EnvFlags::READ_ONLY)?;
+        let txn = env.read_txn()?;
+        let mut tables = Vec::with_capacity(Table::ALL.len());
+        for (_, name) in Table::ALL {
+            let table = env.open_database::<Bytes, Bytes>(&txn, Some(name))?;
+            tables.push(table.ok_or_else(|| StoreError::Missing(path.to_owned()))?);
+        }
+        txn.commit()?;
+        Self::assemble(env, tables, path, None)
+    }
+
+    fn assemble(
+        env: Env<WithoutTls>,
+        tables: Vec<Database<Bytes, Bytes>>,
+        path: &Path,
+        lock: Option<File>,
+    ) -> Result<Self, StoreError> {
+        let tables = Tables::try_from(tables)
+            .map_err(|_| StoreError::Damaged("a table is missing".to_owned()))?;
+        Ok(Self {
+            env,
+            tables,
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn read(&self) -> Result<LmdbRead<'_>, StoreError> {
+        Ok(LmdbRead {
+            txn: self.env.read_txn()?,
+            tables: &self.tables,
+        })
+    }
+
+    pub(crate) fn write(&self) -> Result<LmdbWrite<'_>, StoreError> {
+        Ok(LmdbWrite {
+            txn: self.env.write_txn()?,
+            tables: &self.tables,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
+        Ok(self.env.real_disk_size()?)
+    }
+
+    /// A consistent copy without free pages, while others read and write.
+    pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
+        self.env
+            .copy_to_file(file, heed::CompactionOption::Enabled)?;
+        Ok(())
+    }
+}
+
+pub(crate) fn exists(path: &Path) -> bool {
+    data_file(path).exists()
+}
+
+pub(crate) fn data_file(path: &Path) -> PathBuf {
+    path.join(DATA_FILE)
+}
+
+/// One writer process per directory. The file names the process for the error message only.
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+    let file_path = path.join(LOCK_FILE);
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&file_path)
+        .map_err(StoreError::io(&file_path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let pid = file
+                .read_to_string(&mut text)
+                .ok()
+                .and_then(|_| text.trim().parse().ok());
+            let path = path.to_owned();
+            return Err(StoreError::Locked { path, pid });
+        }
+        Err(fs::TryLockError::Error(source)) => {
+            return Err(StoreError::Io {
+                path: file_path,
+                source,
+            });
+        }
+    }
+    file.set_len(0).map_err(StoreError::io(&file_path))?;
+    writeln!(file, "{}", std::process::id()).map_err(StoreError::io(&file_path))?;
+    Ok(file)
+}
+
+#[allow(unsafe_code)]
+fn open_env(path: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, StoreError> {
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    options
+        .map_size(MAP_SIZE)
+        .max_readers(MAX_READERS)
+        .max_dbs(Table::ALL.len() as u32);
+    // SAFETY: the map is unsound only if the file is changed behind LMDB's back. Our lock keeps
+    // a second writer out, LMDB's own lock orders readers, and no flag weakens either.
+    let env = unsafe { options.flags(flags).open(path)? };
+    Ok(env)
+}
+
+pub(crate) struct LmdbRead<'e> {
+    txn: RoTxn<'e, WithoutTls>,
+    tables: &'e Tables,
+}
+
+pub(crate) struct LmdbWrite<'e> {
+    txn: RwTxn<'e>,
+    tables: &'e Tables,
+}
+
+impl LmdbWrite<'_> {
+    pub(crate) fn commit(self) -> Result<(), StoreError> {
+        Ok(self.txn.commit()?)
+    }
+}
+
+fn database(tables: &Tables, table: Table) -> Result<&Database<Bytes, Bytes>, StoreError> {
+    tables
+        .get(table as usize)
+        .ok_or_else(|| StoreError::Damaged("a table is missing".to_owned()))
+}
+
+macro_rules! read_through_txn {
+    ($reader:ident) => {
+        impl Read for $reader<'_> {
+            type Rows<'a>
+                = LmdbRows<'a>
+            where
+                Self: 'a;
+
+            fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+                Ok(database(self.tables, table)?.get(&self.txn, key)?)
+            }
+
+            fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<LmdbRows<'_>, StoreError> {
+                let range = (from, Bound::Unbounded);
+                let rows = database(self.tables, table)?.range(&self.txn, &range)?;
+                Ok(LmdbRows(rows))
+            }
+
+            fn len(&self, table: Table) -> Result<u64, StoreError> {
+                Ok(database(self.tables, table)?.len(&self.txn)?)
+            }
+        }
+    };
+}
+
+read_through_txn!(LmdbRead);
+read_through_txn!(LmdbWrite);
+
+impl Write for LmdbWrite<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Ok(database(self.tables, table)?.put(&mut self.txn, key, value)?)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        database(self.tables, table)?.delete(&mut self.txn, key)?;
+        Ok(())
+    }
+}
+
+pub(crate) struct LmdbRows<'a>(RoRange<'a, Bytes, Bytes>);
+
+impl<'a> Iterator for LmdbRows<'a> {
+    type Item = Result<(&'a [u8], &'a [u8]), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|row| row.map_err(StoreError::from))
+    }
+}

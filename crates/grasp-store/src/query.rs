@@ -1,0 +1,309 @@
+//! Answers filters from the indexes, newest first with ties by lowest id, in slices: a query
+//! stops when its budget is spent and goes on from there, so that a heavy one delays nobody.
+
+mod merge;
+mod plan;
+
+use grasp_core::{EventId, Filter, Seq, Timestamp};
+use rustc_hash::FxHashSet;
+
+use self::plan::{Check, Plan};
+use crate::error::StoreError;
+use crate::kv::{Read, Table};
+use crate::schema::{IndexValue, Place, Record};
+use crate::write::next_seq;
+
+/// What the reader wants of each match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    Json,
+    /// Time and id only, straight from the index.
+    Ids,
+}
+
+/// One match.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    pub created_at: Timestamp,
+    pub id: EventId,
+    pub seq: Seq,
+    /// Empty unless asked for.
+    pub json: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    More,
+    Done,
+}
+
+/// Whether a finished query sent all that is stored (NIP-67).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    Finish,
+    More,
+    /// Nobody looked, because nothing was asked for.
+    Unknown,
+}
+
+/// Work that one slice may do. One unit is a step of a cursor, well under a microsecond.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget(pub usize);
+
+impl Budget {
+    /// About a millisecond.
+    pub const SLICE: Budget = Budget(2_000);
+    const STEP: usize = 1;
+    const RECORD: usize = 3;
+    const PARSE: usize = 12;
+
+    fn spend(&mut self, units: usize) {
+        self.0 = self.0.saturating_sub(units);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A query over several filters: their results one after the other, each event once.
+#[derive(Debug)]
+pub struct Query {
+    scans: Vec<Scan>,
+    current: usize,
+    want: Want,
+    /// Events committed after the query began are not its business; live delivery has them.
+    bound: Option<Seq>,
+    seen: FxHashSet<Seq>,
+    completeness: Completeness,
+}
+
+#[derive(Debug)]
+struct Scan {
+    filter: Filter,
+    remaining: usize,
+    plan: Option<Plan>,
+    /// Where to go on.
+    after: Option<Place>,
+}
+
+impl Query {
+    /// `max` bounds the results of each filter, whatever its own `limit` says.
+    pub fn new(filters: Vec<Filter>, max: usize, want: Want) -> Self {
+        let scan = |filter: Filter| Scan {
+            remaining: filter.limit.unwrap_or(max).min(max),
+            filter,
+            plan: None,
+            after: None,
+        };
+        Self {
+            scans: filters.into_iter().map(scan).collect(),
+            current: 0,
+            want,
+            bound: None,
+            seen: FxHashSet::default(),
+            completeness: Completeness::Finish,
+        }
+    }
+
+    /// Known after the first slice: the query saw every event below it.
+    pub fn bound(&self) -> Option<Seq> {
+        self.bound
+    }
+
+    pub fn completeness(&self) -> Completeness {
+        self.completeness
+    }
+
+    pub(crate) fn advance<R: Read>(
+        &mut self,
+        kv: &R,
+        mut budget: Budget,
+        now: Timestamp,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<Progress, StoreError> {
+        let bound = match self.bound {
+            Some(bound) => bound,
+            None => *self.bound.insert(Seq(next_seq(kv)?)),
+        };
+        let one_filter = self.scans.len() == 1;
+        while let Some(scan) = self.scans.get_mut(self.current) {
+            let seen = (!one_filter).then_some(&mut self.seen);
+            let mut slice = Slice {
+                kv,
+                now,
+                bound,
+                want: self.want,
+                seen,
+                budget: &mut budget,
+                visit,
+            };
+            match scan.run(&mut slice)? {
+                Ran::Paused => return Ok(Progress::More),
+                Ran::Ended(completeness) => {
+                    self.completeness = self.completeness.and(completeness);
+                    self.current += 1;
+                }
+            }
+        }
+        Ok(Progress::Done)
+    }
+}
+
+impl Completeness {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Completeness::More, _) | (_, Completeness::More) => Completeness::More,
+            (Completeness::Unknown, _) | (_, Completeness::Unknown) => Completeness::Unknown,
+            _ => Completeness::Finish,
+        }
+    }
+}
+
+enum Ran {
+    Paused,
+    Ended(Completeness),
+}
+
+/// All that one slice of work needs besides the scan itself.
+struct Slice<'s, R> {
+    kv: &'s R,
+    now: Timestamp,
+    bound: Seq,
+    want: Want,
+    seen: Option<&'s mut FxHashSet<Seq>>,
+    budget: &'s mut Budget,
+    visit: &'s mut dyn FnMut(Found<'_>),
+}
+
+impl Scan {
+    fn run<R: Read>(&mut self, slice: &mut Slice<'_, R>) -> Result<Ran, StoreError> {
+        if self.filter.is_void() {
+            return Ok(Ran::Ended(Completeness::Finish));
+        }
+        if self.remaining == 0 && self.after.is_none() {
+            return Ok(Ran::Ended(Completeness::Unknown));
+        }
+        let plan = match self.plan.take() {
+            Some(plan) => plan,
+            None => Plan::choose(&self.filter, slice.kv)?,
+        };
+        let ran = self.follow(&plan, slice);
+        self.plan = Some(plan);
+        ran
+    }
+
+    fn follow<R: Read>(
+        &mut self,
+        plan: &Plan,
+        slice: &mut Slice<'_, R>,
+    ) -> Result<Ran, StoreError> {
+        let mut rows = plan.rows(slice.kv, &self.filter, self.after)?;
+        loop {
+            if slice.budget.is_spent() {
+                return Ok(Ran::Paused);
+            }
+            let Some((place, value)) = rows.next()? else {
+                return Ok(Ran::Ended(Completeness::Finish));
+            };
+            slice.budget.spend(Budget::STEP);
+            if self
+                .filter
+                .since
+                .is_some_and(|since| place.created_at() < since)
+            {
+                return Ok(Ran::Ended(Completeness::Finish));
+            }
+            // One event under two values of the same list comes twice in a row.
+            if self.after != Some(place)
+                && slice.offer(&self.filter, plan.check(), place, value, self.remaining > 0)?
+            {
+                if self.remaining == 0 {
+                    return Ok(Ran::Ended(Completeness::More));
+                }
+                self.remaining -= 1;
+            }
+            self.after = Some(place);
+        }
+    }
+}
+
+impl<'s, R: Read> Slice<'s, R> {
+    /// Says whether the row matches; hands it to the reader if `deliver`.
+    fn offer(
+        &mut self,
+        filter: &Filter,
+        check: Check,
+        place: Place,
+        value: IndexValue,
+        deliver: bool,
+    ) -> Result<bool, StoreError> {
+        if value.seq >= self.bound {
+            return Ok(false);
+        }
+        if check.kinds
+            && filter
+                .kinds
+                .as_ref()
+                .is_some_and(|kinds| kinds.binary_search(&value.kind).is_err())
+        {
+            return Ok(false);
+        }
+        let mut json = "";
+        if check.needs_record() || value.expires || (deliver && self.want == Want::Json) {
+            let record = self.record(value.seq)?;
+            if record.is_expired(self.now) || !self.passes(filter, check, &record)? {
+                return Ok(false);
+            }
+            json = record.json;
+        }
+        if let Some(seen) = &mut self.seen {
+            // Sent for an earlier filter: it counts as sent for this one too, but not as more.
+            if !deliver && seen.contains(&value.seq) {
+                return Ok(false);
+            }
+            if deliver && !seen.insert(value.seq) {
+                return Ok(true);
+            }
+        }
+        if deliver {
+            (self.visit)(Found {
+                created_at: place.created_at(),
+                id: place.id(),
+                seq: value.seq,
+                json,
+            });
+        }
+        Ok(true)
+    }
+
+    fn record(&mut self, seq: Seq) -> Result<Record<'s>, StoreError> {
+        self.budget.spend(Budget::RECORD);
+        let kv: &'s R = self.kv;
+        let bytes = kv.get(Table::Events, &seq.0.to_be_bytes())?;
+        Record::decode(
+            bytes.ok_or_else(|| StoreError::Damaged("an index row has no event".to_owned()))?,
+        )
+    }
+
+    fn passes(
+        &mut self,
+        filter: &Filter,
+        check: Check,
+        record: &Record<'_>,
+    ) -> Result<bool, StoreError> {
+        if check.authors
+            && filter
+                .authors
+                .as_ref()
+                .is_some_and(|keys| keys.binary_search(&record.pubkey).is_err())
+        {
+            return Ok(false);
+        }
+        if !check.tags {
+            return Ok(true);
+        }
+        self.budget.spend(Budget::PARSE);
+        Ok(filter.matches(&record.event()?))
+    }
+}

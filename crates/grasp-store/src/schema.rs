@@ -1,0 +1,242 @@
+//! How events become rows. Every index key ends in the same 40 bytes, reversed time and id, so
+//! that every index is read newest first with ties by lowest id, and covers `(created_at, id)`
+//! without a look at the event.
+
+use grasp_core::event::{Address, Event};
+use grasp_core::{EventId, Kind, Pubkey, Seq, Timestamp};
+use sha2::{Digest, Sha256};
+
+use crate::error::StoreError;
+use crate::kv::Table;
+
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const META_VERSION: &[u8] = b"version";
+pub(crate) const META_NEXT_SEQ: &[u8] = b"next-seq";
+
+/// Reversed time, id.
+pub(crate) const SUFFIX: usize = 8 + 32;
+
+/// Place in the common order of all indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place(pub(crate) [u8; SUFFIX]);
+
+impl Place {
+    pub(crate) fn new(created_at: Timestamp, id: &EventId) -> Self {
+        let mut bytes = [0; SUFFIX];
+        let (time, rest) = bytes.split_at_mut(8);
+        time.copy_from_slice(&newest_from(created_at));
+        rest.copy_from_slice(&id.0);
+        Self(bytes)
+    }
+
+    pub(crate) fn of_key(key: &[u8]) -> Result<Self, StoreError> {
+        key.last_chunk()
+            .map(|bytes| Self(*bytes))
+            .ok_or_else(damaged)
+    }
+
+    pub(crate) fn created_at(&self) -> Timestamp {
+        let time = self.0.first_chunk().copied().unwrap_or_default();
+        Timestamp(!u64::from_be_bytes(time))
+    }
+
+    pub(crate) fn id(&self) -> EventId {
+        EventId(self.0.last_chunk().copied().unwrap_or_default())
+    }
+}
+
+/// The first key bytes of events at or before that time.
+pub(crate) fn newest_from(until: Timestamp) -> [u8; 8] {
+    (!until.0).to_be_bytes()
+}
+
+/// The value of every index row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexValue {
+    pub(crate) seq: Seq,
+    pub(crate) kind: Kind,
+    pub(crate) expires: bool,
+}
+
+impl IndexValue {
+    pub(crate) const LEN: usize = 11;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let (seq, rest) = bytes.split_at_mut(8);
+        seq.copy_from_slice(&self.seq.0.to_be_bytes());
+        let (kind, flag) = rest.split_at_mut(2);
+        kind.copy_from_slice(&self.kind.0.to_be_bytes());
+        flag.fill(u8::from(self.expires));
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let (seq, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (kind, flag) = rest.split_first_chunk().ok_or_else(damaged)?;
+        Ok(Self {
+            seq: Seq(u64::from_be_bytes(*seq)),
+            kind: Kind(u16::from_be_bytes(*kind)),
+            expires: flag == [1],
+        })
+    }
+}
+
+/// A row of `Events`: what queries check without parsing, then the JSON.
+pub(crate) struct Record<'a> {
+    pub(crate) created_at: Timestamp,
+    pub(crate) kind: Kind,
+    pub(crate) pubkey: Pubkey,
+    pub(crate) expires: Option<Timestamp>,
+    pub(crate) json: &'a str,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn encode(event: &Event) -> Vec<u8> {
+        let json = event.json();
+        let mut bytes = Vec::with_capacity(50 + json.len());
+        bytes.extend(event.created_at.0.to_be_bytes());
+        bytes.extend(event.kind.0.to_be_bytes());
+        bytes.extend(event.pubkey.0);
+        bytes.extend(event.expiration().map_or(u64::MAX, |at| at.0).to_be_bytes());
+        bytes.extend(json.as_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, StoreError> {
+        let (created_at, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (kind, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (pubkey, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (expires, json) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let expires = u64::from_be_bytes(*expires);
+        Ok(Self {
+            created_at: Timestamp(u64::from_be_bytes(*created_at)),
+            kind: Kind(u16::from_be_bytes(*kind)),
+            pubkey: Pubkey(*pubkey),
+            expires: (expires != u64::MAX).then_some(Timestamp(expires)),
+            json: std::str::from_utf8(json).map_err(|_| damaged())?,
+        })
+    }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    pub(crate) fn event(&self) -> Result<Event, StoreError> {
+        Event::from_stored(self.json).map_err(|error| StoreError::Damaged(error.to_string()))
+    }
+}
+
+/// Winner of a slot. It outlives the event, so that a loser never returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) created_at: Timestamp,
+    pub(crate) id: EventId,
+}
+
+impl Slot {
+    pub(crate) fn of(event: &Event) -> Self {
+        Self {
+            created_at: event.created_at,
+            id: event.id,
+        }
+    }
+
+    /// Newer wins; in the same second the lower id.
+    pub(crate) fn beats(&self, other: &Slot) -> bool {
+        (self.created_at, std::cmp::Reverse(self.id))
+            > (other.created_at, std::cmp::Reverse(other.id))
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; SUFFIX] {
+        Place::new(self.created_at, &self.id).0
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let place = Place::of_key(bytes)?;
+        Ok(Self {
+            created_at: place.created_at(),
+            id: place.id(),
+        })
+    }
+}
+
+/// Every index row of an event: table and key. The value is the same for all.
+pub(crate) fn index_keys(event: &Event) -> Vec<(Table, Box<[u8]>)> {
+    let place = Place::new(event.created_at, &event.id);
+    let mut keys = vec![
+        (Table::ByTime, key(&[], &place)),
+        (Table::ByKind, key(&kind_prefix(event.kind), &place)),
+        (Table::ByAuthor, key(&event.pubkey.0, &place)),
+        (
+            Table::ByAuthorKind,
+            key(&author_kind_prefix(&event.pubkey, event.kind), &place),
+        ),
+    ];
+    keys.extend(
+        event
+            .indexed_tags()
+            .map(|(letter, value)| (Table::ByTag, key(&tag_prefix(letter, value), &place))),
+    );
+    keys
+}
+
+pub(crate) fn kind_prefix(kind: Kind) -> [u8; 2] {
+    kind.0.to_be_bytes()
+}
+
+pub(crate) fn author_kind_prefix(author: &Pubkey, kind: Kind) -> [u8; 34] {
+    let mut prefix = [0; 34];
+    let (key, rest) = prefix.split_at_mut(32);
+    key.copy_from_slice(&author.0);
+    rest.copy_from_slice(&kind.0.to_be_bytes());
+    prefix
+}
+
+/// 128 bits of SHA-256: nobody finds a second value with the same prefix, so that a row needs
+/// no second look.
+pub(crate) fn tag_prefix(letter: u8, value: &str) -> [u8; 16] {
+    let hash = Sha256::new()
+        .chain_update([letter])
+        .chain_update(value)
+        .finalize();
+    hash.first_chunk().copied().unwrap_or_default()
+}
+
+pub(crate) fn slot_key(address: &Address) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(address.kind.0.to_be_bytes())
+        .chain_update(address.pubkey.0)
+        .chain_update(&address.d)
+        .finalize()
+        .into()
+}
+
+pub(crate) fn deleted_key(id: &EventId, author: &Pubkey) -> [u8; 64] {
+    let mut key = [0; 64];
+    let (first, second) = key.split_at_mut(32);
+    first.copy_from_slice(&id.0);
+    second.copy_from_slice(&author.0);
+    key
+}
+
+pub(crate) fn expiry_key(at: Timestamp, seq: Seq) -> [u8; 16] {
+    let mut key = [0; 16];
+    let (first, second) = key.split_at_mut(8);
+    first.copy_from_slice(&at.0.to_be_bytes());
+    second.copy_from_slice(&seq.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {
+    let bytes: [u8; 8] = bytes.try_into().map_err(|_| damaged())?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
+    [prefix, &place.0].concat().into()
+}
+
+fn damaged() -> StoreError {
+    StoreError::Damaged("a row has the wrong length".to_owned())
+}

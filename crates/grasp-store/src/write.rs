@@ -1,0 +1,300 @@
+//! What an event does to the store: the rules of replacement, deletion (NIP-09), expiry
+//! (NIP-40) and vanishing (NIP-62), applied in order within one transaction.
+
+use std::ops::Bound;
+
+use grasp_core::event::{Address, Event, Kind};
+use grasp_core::{EventId, Pubkey, Seq, StoreOutcome, Timestamp};
+
+use crate::error::StoreError;
+use crate::kv::{Read, Table, Write};
+use crate::schema::{self, IndexValue, Place, Record, Slot};
+
+/// Changes to the indexes are kept back and written in key order: neighbours share pages.
+pub(crate) struct Batch<'w, W> {
+    kv: &'w mut W,
+    next_seq: u64,
+    index: Vec<IndexChange>,
+}
+
+struct IndexChange {
+    table: Table,
+    key: Box<[u8]>,
+    value: Option<[u8; IndexValue::LEN]>,
+}
+
+/// What a sweep did; `more` when it stopped at its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    pub removed: usize,
+    pub more: bool,
+}
+
+impl<'w, W: Write> Batch<'w, W> {
+    pub(crate) fn begin(kv: &'w mut W) -> Result<Self, StoreError> {
+        let next_seq = next_seq(kv)?;
+        Ok(Self {
+            kv,
+            next_seq,
+            index: Vec::new(),
+        })
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+        self.flush_index()?;
+        let next = self.next_seq.to_be_bytes();
+        self.kv.put(Table::Meta, schema::META_NEXT_SEQ, &next)
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<StoreOutcome, StoreError> {
+        if self.kv.get(Table::Ids, &event.id.0)?.is_some() {
+            return Ok(StoreOutcome::Duplicate);
+        }
+        if self.has_vanished(event)? {
+            return Ok(StoreOutcome::Vanished);
+        }
+        if self.is_deleted(event)? {
+            return Ok(StoreOutcome::Deleted);
+        }
+        if let Some(address) = event.address()
+            && !self.win_slot(&address, event)?
+        {
+            return Ok(StoreOutcome::Replaced);
+        }
+        let seq = self.insert(event)?;
+        match event.kind {
+            Kind::DELETION => self.delete_targets(event)?,
+            Kind::VANISH => self.vanish(event)?,
+            _ => {}
+        }
+        Ok(StoreOutcome::Stored(seq))
+    }
+
+    /// Removes at most `max` events that expired at or before `until`.
+    pub(crate) fn sweep(&mut self, until: Timestamp, max: usize) -> Result<Swept, StoreError> {
+        let mut expired = Vec::new();
+        for row in self.kv.rows(Table::Expiry, Bound::Unbounded)? {
+            let (key, _) = row?;
+            let (at, seq) = key.split_at_checked(8).unwrap_or_default();
+            if schema::read_u64(at)? > until.0 || expired.len() > max {
+                break;
+            }
+            expired.push(Seq(schema::read_u64(seq)?));
+        }
+        let more = expired.len() > max;
+        expired.truncate(max);
+        for seq in &expired {
+            self.remove(*seq)?;
+        }
+        let removed = expired.len();
+        Ok(Swept { removed, more })
+    }
+
+    fn has_vanished(&self, event: &Event) -> Result<bool, StoreError> {
+        let until = self.kv.get(Table::Vanished, &event.pubkey.0)?;
+        until.map_or(Ok(false), |until| {
+            Ok(schema::read_u64(until)? >= event.created_at.0)
+        })
+    }
+
+    fn is_deleted(&self, event: &Event) -> Result<bool, StoreError> {
+        if is_permanent(event.kind) {
+            return Ok(false);
+        }
+        let by_id = schema::deleted_key(&event.id, &event.pubkey);
+        if self.kv.get(Table::DeletedIds, &by_id)?.is_some() {
+            return Ok(true);
+        }
+        let Some(address) = event.address() else {
+            return Ok(false);
+        };
+        let until = self
+            .kv
+            .get(Table::DeletedSlots, &schema::slot_key(&address))?;
+        until.map_or(Ok(false), |until| {
+            Ok(schema::read_u64(until)? >= event.created_at.0)
+        })
+    }
+
+    /// Takes the slot from an older version, or says that the event is the older one.
+    fn win_slot(&mut self, address: &Address, event: &Event) -> Result<bool, StoreError> {
+        let key = schema::slot_key(address);
+        let challenger = Slot::of(event);
+        if let Some(bytes) = self.kv.get(Table::Slots, &key)? {
+            let holder = Slot::from_bytes(bytes)?;
+            if !challenger.beats(&holder) {
+                return Ok(false);
+            }
+            self.remove_by_id(&holder.id)?;
+        }
+        self.kv.put(Table::Slots, &key, &challenger.to_bytes())?;
+        Ok(true)
+    }
+
+    fn insert(&mut self, event: &Event) -> Result<Seq, StoreError> {
+        let seq = Seq(self.next_seq);
+        self.next_seq += 1;
+        let seq_bytes = seq.0.to_be_bytes();
+        self.kv
+            .put(Table::Events, &seq_bytes, &Record::encode(event))?;
+        self.kv.put(Table::Ids, &event.id.0, &seq_bytes)?;
+        let expiration = event.expiration();
+        if let Some(at) = expiration {
+            self.kv
+                .put(Table::Expiry, &schema::expiry_key(at, seq), &[])?;
+        }
+        let value = IndexValue {
+            seq,
+            kind: event.kind,
+            expires: expiration.is_some(),
+        };
+        self.change_index(event, Some(value.to_bytes()));
+        Ok(seq)
+    }
+
+    fn remove_by_id(&mut self, id: &EventId) -> Result<(), StoreError> {
+        match self.kv.get(Table::Ids, &id.0)? {
+            Some(seq) => {
+                let seq = Seq(schema::read_u64(seq)?);
+                self.remove(seq)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, seq: Seq) -> Result<(), StoreError> {
+        let seq_bytes = seq.0.to_be_bytes();
+        let Some(bytes) = self.kv.get(Table::Events, &seq_bytes)? else {
+            return Ok(());
+        };
+        let record = Record::decode(bytes)?;
+        let (event, expires) = (record.event()?, record.expires);
+        self.kv.delete(Table::Events, &seq_bytes)?;
+        self.kv.delete(Table::Ids, &event.id.0)?;
+        if let Some(at) = expires {
+            self.kv
+                .delete(Table::Expiry, &schema::expiry_key(at, seq))?;
+        }
+        self.change_index(&event, None);
+        Ok(())
+    }
+
+    /// Deletions last: they are remembered also for events that are not here yet.
+    fn delete_targets(&mut self, deletion: &Event) -> Result<(), StoreError> {
+        for id in deletion
+            .tag_values("e")
+            .filter_map(|text| EventId::from_hex(text).ok())
+        {
+            self.delete_by_id(&id, &deletion.pubkey)?;
+        }
+        for address in deletion.tag_values("a").filter_map(Address::parse) {
+            if address.pubkey == deletion.pubkey {
+                self.delete_by_address(&address, deletion.created_at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_by_id(&mut self, id: &EventId, author: &Pubkey) -> Result<(), StoreError> {
+        self.kv
+            .put(Table::DeletedIds, &schema::deleted_key(id, author), &[])?;
+        let Some(seq) = self.kv.get(Table::Ids, &id.0)? else {
+            return Ok(());
+        };
+        let seq = Seq(schema::read_u64(seq)?);
+        let bytes = self.kv.get(Table::Events, &seq.0.to_be_bytes())?;
+        let record = bytes.map(Record::decode).transpose()?;
+        match record {
+            Some(record) if record.pubkey == *author && !is_permanent(record.kind) => {
+                self.remove(seq)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delete_by_address(&mut self, address: &Address, until: Timestamp) -> Result<(), StoreError> {
+        let key = schema::slot_key(address);
+        let known = self.kv.get(Table::DeletedSlots, &key)?;
+        let known = known.map(schema::read_u64).transpose()?.unwrap_or(0);
+        let latest = known.max(until.0);
+        self.kv
+            .put(Table::DeletedSlots, &key, &latest.to_be_bytes())?;
+        let holder = self.kv.get(Table::Slots, &key)?;
+        match holder.map(Slot::from_bytes).transpose()? {
+            Some(holder) if holder.created_at <= until => self.remove_by_id(&holder.id),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes all that the author wrote up to the request, and the gift wraps sent to it.
+    fn vanish(&mut self, request: &Event) -> Result<(), StoreError> {
+        let known = self.kv.get(Table::Vanished, &request.pubkey.0)?;
+        let known = known.map(schema::read_u64).transpose()?.unwrap_or(0);
+        let until = known.max(request.created_at.0).to_be_bytes();
+        self.kv.put(Table::Vanished, &request.pubkey.0, &until)?;
+
+        // The scan reads the indexes: they must hold this batch's events too.
+        self.flush_index()?;
+        let written = self.rows_before(Table::ByAuthor, &request.pubkey.0, request)?;
+        let wrapped_for = schema::tag_prefix(b'p', &request.pubkey.to_string());
+        let tagged = self.rows_before(Table::ByTag, &wrapped_for, request)?;
+        let wraps = tagged
+            .into_iter()
+            .filter(|value| value.kind == Kind::GIFT_WRAP);
+        for value in written.into_iter().chain(wraps) {
+            self.remove(value.seq)?;
+        }
+        Ok(())
+    }
+
+    /// Index rows below a prefix that are not newer than the event, without its own.
+    fn rows_before(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        event: &Event,
+    ) -> Result<Vec<IndexValue>, StoreError> {
+        let from = [prefix, &schema::newest_from(event.created_at)].concat();
+        let mut values = Vec::new();
+        for row in self.kv.rows(table, Bound::Included(&from))? {
+            let (key, value) = row?;
+            if !key.starts_with(prefix) {
+                break;
+            }
+            if Place::of_key(key)?.id() != event.id {
+                values.push(IndexValue::from_bytes(value)?);
+            }
+        }
+        Ok(values)
+    }
+
+    fn change_index(&mut self, event: &Event, value: Option<[u8; IndexValue::LEN]>) {
+        let changes = schema::index_keys(event)
+            .into_iter()
+            .map(|(table, key)| IndexChange { table, key, value });
+        self.index.extend(changes);
+    }
+
+    fn flush_index(&mut self) -> Result<(), StoreError> {
+        let mut changes = std::mem::take(&mut self.index);
+        // Stable: of two changes to one key the later one stands.
+        changes.sort_by(|a, b| (a.table, &a.key).cmp(&(b.table, &b.key)));
+        for change in changes {
+            match change.value {
+                Some(value) => self.kv.put(change.table, &change.key, &value)?,
+                None => self.kv.delete(change.table, &change.key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn next_seq(kv: &impl Read) -> Result<u64, StoreError> {
+    let next = kv.get(Table::Meta, schema::META_NEXT_SEQ)?;
+    next.map_or(Ok(0), schema::read_u64)
+}
+
+/// A deletion cannot be deleted, nor can a request to vanish.
+fn is_permanent(kind: Kind) -> bool {
+    matches!(kind, Kind::DELETION | Kind::VANISH)
+}
