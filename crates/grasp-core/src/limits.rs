@@ -26,6 +26,8 @@ pub struct Limits {
     /// Values in one filter, all its lists together. Each opens one cursor: 1,000 cursors
     /// take about 1 ms to place.
     pub filter_values: usize,
+    /// Values in all subscriptions of one connection, at about 150 bytes each: 6 MB.
+    pub connection_values: usize,
     /// Events answered to one filter, and the value that an absent or larger `limit` becomes.
     pub query_results: usize,
     /// Events counted by one COUNT; beyond it the answer says `approximate`.
@@ -76,6 +78,7 @@ impl Default for Limits {
             subscriptions: 256,
             filters: 64,
             filter_values: 2_000,
+            connection_values: 40_000,
             query_results: 500,
             count_results: 1_000_000,
             neg_sessions: 16,

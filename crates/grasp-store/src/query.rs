@@ -56,6 +56,9 @@ impl Budget {
     const STEP: usize = 1;
     const RECORD: usize = 3;
     const PARSE: usize = 12;
+    /// Bytes handed to the reader for one unit: a slice holds at most half a megabyte and one
+    /// event more.
+    const JSON_BYTES: usize = 256;
 
     fn spend(&mut self, units: usize) {
         self.0 = self.0.saturating_sub(units);
@@ -256,6 +259,9 @@ impl<'s, R: Read> Slice<'s, R> {
                 return Ok(false);
             }
             json = record.json;
+            if deliver {
+                self.budget.spend(json.len() / Budget::JSON_BYTES);
+            }
         }
         if let Some(seen) = &mut self.seen {
             // Sent for an earlier filter: it counts as sent for this one too, but not as more.

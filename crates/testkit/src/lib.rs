@@ -1,1 +1,22 @@
-//! x
+//! What the tests of all crates share: authors that really sign, a naive model of a relay's
+//! store, seeded random events and filters, a websocket client and the real server process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "this crate runs in tests only, where a panic with a clear text is the verdict"
+)]
+
+pub mod author;
+pub mod client;
+pub mod naive;
+pub mod random;
+pub mod server;
+
+/// For crates whose tests need JSON and nothing else of serde.
+pub use serde_json::{Value, json};
+
+pub use crate::author::{Author, now, unsigned};
+pub use crate::client::Client;
+pub use crate::naive::{Model, Verdict};
+pub use crate::server::Server;

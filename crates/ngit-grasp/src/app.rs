@@ -1,0 +1,182 @@
+//! The running server: opens the store, starts the engine and the listener, and ends them in
+//! order, so that nothing that was acknowledged or is on its way is lost.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grasp_core::Policy;
+use grasp_store::{Store, StoreError};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::config::{Config, DatabaseBackend};
+use crate::engine::Engine;
+use crate::http::{self, Site};
+use crate::identity::{Identity, IdentityError, Origin};
+use crate::metrics::Metrics;
+use crate::relay::Relay;
+
+/// How long connections may take to end before they are cut; the rest of the ten seconds that
+/// an operator waits belongs to the last commit.
+const CLOSE_CONNECTIONS: Duration = Duration::from_secs(7);
+const MEASURE_STORE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("cannot create {}: {source}", .path.display())]
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    #[error("cannot start metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+pub fn open_store(config: &Config) -> Result<Store, StoreError> {
+    match config.database_backend {
+        DatabaseBackend::Lmdb => Store::open(&config.relay_data_path),
+        DatabaseBackend::Memory => Ok(Store::in_memory()),
+    }
+}
+
+pub fn policy(config: &Config) -> Policy {
+    Policy {
+        relay_url: config.public_ws_url(),
+        limits: config.limits(),
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(serve(config));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn serve(mut config: Config) -> Result<(), StartError> {
+    let clock = Clock::start();
+    // The directory's lock is the first thing: two servers must not even race for the port.
+    let store = Arc::new(open_store(&config)?);
+    let secret = config
+        .relay_owner_nsec
+        .as_ref()
+        .map(|secret| secret.reveal().to_owned());
+    let identity = Identity::load(secret.as_deref(), &config.relay_data_path)?;
+    create_git_dir(&config)?;
+    let listener = listen(&mut config).await?;
+    log_start(&config, &store, &identity);
+
+    let metrics = Arc::new(Metrics::new()?);
+    let engine = Engine::start(policy(&config), &store, &metrics, clock)?;
+    let (stop, stopping) = watch::channel(false);
+    let relay = Arc::new(Relay::new(
+        Arc::clone(&store),
+        engine.ingest.clone(),
+        engine.live.clone(),
+        config.limits(),
+        Arc::clone(&metrics),
+        clock,
+        config.public_ws_url(),
+        stopping.clone(),
+    ));
+    let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
+    let site = Arc::new(Site::new(&config, identity.pubkey, relay));
+    let server = http::Server::start(listener, site, &config, stopping);
+
+    wait_for_signal().await?;
+    tracing::info!("stopping: no new connections, answers on their way are sent");
+    let _ = stop.send(true);
+    server.finish(CLOSE_CONNECTIONS).await;
+    measuring.abort();
+    let _ = measuring.await;
+    let ended = tokio::task::spawn_blocking(move || engine.stop()).await;
+    if ended.is_err() {
+        tracing::error!("the engine did not end in order");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn create_git_dir(config: &Config) -> Result<(), StartError> {
+    let path = &config.git_data_path;
+    std::fs::create_dir_all(path).map_err(|source| StartError::Directory {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// Binds, and learns the port if the system chose it.
+async fn listen(config: &mut Config) -> Result<TcpListener, StartError> {
+    let address = config.bind_address;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen { address, source })?;
+    config.bind_address = listener.local_addr()?;
+    Ok(listener)
+}
+
+fn log_start(config: &Config, store: &Store, identity: &Identity) {
+    let version = env!("CARGO_PKG_VERSION");
+    let npub = identity.pubkey.npub();
+    tracing::info!(version, %npub, "ngit-grasp");
+    match &identity.origin {
+        Origin::Setting => {}
+        Origin::File(path) => tracing::debug!(file = %path.display(), "owner key read"),
+        Origin::Created(path) => tracing::info!(
+            file = %path.display(),
+            "made a new owner key; keep this file, it is the identity of this server"
+        ),
+    }
+    match grasp_git::Git.version() {
+        Ok(version) => tracing::info!(%version, "git found"),
+        Err(error) => tracing::warn!(%error, "git is needed to host repositories"),
+    }
+    if let Ok(stats) = store.stats() {
+        let backend = config.database_backend;
+        tracing::info!(events = stats.events, ?backend, path = %config.relay_data_path.display(), "store open");
+    }
+    tracing::info!("public address {}", config.public_ws_url());
+    tracing::info!("listening on http://{}", config.bind_address);
+}
+
+async fn measure(store: Arc<Store>, metrics: Arc<Metrics>) {
+    let mut ticks = tokio::time::interval(MEASURE_STORE);
+    loop {
+        ticks.tick().await;
+        if let Ok(stats) = store.stats() {
+            metrics
+                .store_events
+                .set(i64::try_from(stats.events).unwrap_or(i64::MAX));
+            metrics
+                .store_bytes
+                .set(i64::try_from(stats.disk_bytes).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+async fn wait_for_signal() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

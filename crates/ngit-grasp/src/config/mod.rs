@@ -1,0 +1,567 @@
+//! The settings of the server: [`load`] reads and checks them, [`Config`] holds them,
+//! [`Loaded::describe`] says where each came from. What settings there are stands in `settings`.
+
+pub mod reference;
+
+mod dotenv;
+mod net;
+mod settings;
+mod sources;
+mod value;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::ArgMatches;
+use grasp_core::Limits;
+use serde_json::json;
+
+pub use self::net::{Domain, ProxyNet};
+pub use self::settings::{Config, Spec, specs};
+pub use self::sources::{Source, args};
+pub use self::value::{ByteSize, DatabaseBackend, LogFilter, Secret};
+
+use self::sources::Layers;
+
+/// Room for what surrounds an event in a message: its verb and a subscription id.
+const ENVELOPE: ByteSize = ByteSize(1 << 10);
+
+/// Everything that is wrong with the settings, one line each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .lines.join("\n"))]
+pub struct ConfigErrors {
+    pub lines: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    /// Oddities that do not stop the start, one line each.
+    pub warnings: Vec<String>,
+    /// In the order of [`specs`].
+    sources: Vec<Source>,
+}
+
+/// One setting as it is in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The flag without its dashes.
+    pub name: &'static str,
+    pub env: &'static str,
+    /// Empty when not set; secrets are masked.
+    pub value: String,
+    pub source: Source,
+}
+
+/// Reads the settings. `matches` are those of a command with the [`args`], `env` is the
+/// environment of the process; a missing file at `dotenv_path` is an empty one.
+pub fn load(
+    matches: &ArgMatches,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+    dotenv_path: &Path,
+) -> Result<Loaded, ConfigErrors> {
+    let mut layers = Layers::gather(matches, env, dotenv_path);
+    let config = Config::read(&mut layers);
+    let sources = specs().iter().map(|spec| layers.source(spec)).collect();
+    let Layers {
+        mut errors,
+        warnings,
+        ..
+    } = layers;
+    errors.extend(config.iter().flat_map(Config::contradictions));
+    match config {
+        Some(config) if errors.is_empty() => Ok(Loaded {
+            config,
+            warnings,
+            sources,
+        }),
+        _ => Err(ConfigErrors { lines: errors }),
+    }
+}
+
+impl Config {
+    /// The public host, with a port if it needs one.
+    pub fn domain(&self) -> String {
+        self.public_domain().to_string()
+    }
+
+    /// Without a trailing slash, as announcements write it.
+    pub fn public_ws_url(&self) -> String {
+        self.public_url("ws")
+    }
+
+    /// Without a trailing slash.
+    pub fn public_http_url(&self) -> String {
+        self.public_url("http")
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits {
+            message_bytes: self.max_message_bytes.as_usize(),
+            event_bytes: self.max_event_bytes.as_usize(),
+            content_bytes: self.max_content_bytes.as_usize(),
+            tags: self.max_event_tags,
+            created_at_ahead: self.created_at_ahead,
+            created_at_behind: self.created_at_behind,
+            subscriptions: self.max_subscriptions,
+            filters: self.max_filters,
+            filter_values: self.max_filter_values,
+            connection_values: self.max_connection_values,
+            query_results: self.max_query_results,
+            count_results: self.max_count_results,
+            neg_sessions: self.max_neg_sessions,
+            neg_items: self.max_neg_items,
+            neg_items_total: self.max_neg_items_total,
+            neg_frame_bytes: self.max_neg_frame_bytes.as_usize(),
+            neg_idle: self.neg_idle,
+            connections: self.max_connections,
+            connections_per_ip: self.max_connections_per_ip,
+            events_per_minute_per_ip: self.events_per_minute_per_ip,
+            events_per_minute_per_key: self.events_per_minute_per_key,
+            events_in_flight: self.max_events_in_flight,
+            ingest_bytes: self.max_ingest_bytes.as_usize(),
+            outbox_bytes: self.max_outbox_bytes.as_usize(),
+            query_window_bytes: self.query_window_bytes.as_usize(),
+            header_timeout: self.header_timeout,
+            http_idle: self.http_idle,
+            http_body_bytes: self.max_http_body_bytes.as_usize(),
+            ping_interval: self.ping_interval,
+            websocket_idle: self.websocket_idle,
+            write_timeout: self.write_timeout,
+        }
+    }
+
+    /// A public server is reached through TLS, which a proxy in front of it provides.
+    fn public_url(&self, plain_scheme: &str) -> String {
+        let domain = self.public_domain();
+        let secure = if domain.is_loopback() { "" } else { "s" };
+        format!("{plain_scheme}{secure}://{domain}")
+    }
+
+    fn public_domain(&self) -> Domain {
+        let local = || Domain {
+            host: "localhost".into(),
+            port: Some(self.bind_address.port()),
+        };
+        self.domain.clone().unwrap_or_else(local)
+    }
+
+    /// Values that are fine alone but not together, one line each.
+    fn contradictions(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let event = self.max_event_bytes;
+        // Where one of these is too small for the largest event, that event never gets through.
+        let holders = [
+            ("NGIT_MAX_MESSAGE_BYTES", self.max_message_bytes),
+            ("NGIT_MAX_INGEST_BYTES", self.max_ingest_bytes),
+            ("NGIT_MAX_OUTBOX_BYTES", self.max_outbox_bytes),
+            ("NGIT_QUERY_WINDOW_BYTES", self.query_window_bytes),
+        ];
+        for (name, size) in holders {
+            if event.0.saturating_add(ENVELOPE.0) > size.0 {
+                lines.push(format!(
+                    "NGIT_MAX_EVENT_BYTES ({event}) must be at least {ENVELOPE} less than \
+                     {name} ({size})"
+                ));
+            }
+        }
+        if self.max_content_bytes > event {
+            let content = self.max_content_bytes;
+            lines.push(format!(
+                "NGIT_MAX_CONTENT_BYTES ({content}) must not be more than \
+                 NGIT_MAX_EVENT_BYTES ({event})"
+            ));
+        }
+        if self.ping_interval >= self.websocket_idle {
+            let (ping, idle) = (self.ping_interval.as_secs(), self.websocket_idle.as_secs());
+            lines.push(format!(
+                "NGIT_PING_INTERVAL_SECS ({ping}) must be less than \
+                 NGIT_WEBSOCKET_IDLE_SECS ({idle})"
+            ));
+        }
+        lines
+    }
+}
+
+impl Loaded {
+    /// Every setting as it is in effect, in the order of [`specs`].
+    pub fn describe(&self) -> Vec<Row> {
+        let values = self.config.shown();
+        let rows = specs().iter().zip(values).zip(&self.sources);
+        let row = |((spec, value), source): ((&'static Spec, String), &Source)| Row {
+            name: &spec.flag,
+            env: spec.env,
+            value: if spec.env == "NGIT_DOMAIN" {
+                self.config.domain()
+            } else {
+                value
+            },
+            source: *source,
+        };
+        rows.map(row).collect()
+    }
+}
+
+/// For people. The value comes last, because it alone has any length.
+pub fn render_table(rows: &[Row]) -> String {
+    let width = rows
+        .iter()
+        .map(|row| row.env.len())
+        .max()
+        .unwrap_or_default();
+    let mut table = format!("{:width$}  {:11}  VALUE\n", "SETTING", "SOURCE");
+    for row in rows {
+        let value = if row.value.is_empty() {
+            "-"
+        } else {
+            &row.value
+        };
+        let value = value.replace(char::is_control, " ");
+        table.push_str(&format!("{:width$}  {:11}  {value}\n", row.env, row.source));
+    }
+    table
+}
+
+/// For programs: a list in the order of the rows, with null for what is not set.
+pub fn rows_as_json(rows: &[Row]) -> serde_json::Value {
+    let row = |row: &Row| {
+        json!({
+            "name": row.name,
+            "env": row.env,
+            "value": Some(&row.value).filter(|value| !value.is_empty()),
+            "source": row.source.to_string(),
+        })
+    };
+    rows.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const NO_FILE: &str = "/nonexistent/.env";
+
+    /// A `.env` file that is removed at the end of its test.
+    struct DotEnv(PathBuf);
+
+    impl DotEnv {
+        fn new(name: &str, text: impl AsRef<[u8]>) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("ngit-grasp-{}-{name}.env", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for DotEnv {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn matches(flags: &[&str]) -> ArgMatches {
+        let argv = std::iter::once("test").chain(flags.iter().copied());
+        clap::Command::new("test")
+            .args(args())
+            .get_matches_from(argv)
+    }
+
+    fn try_load(
+        flags: &[&str],
+        env: &[(&str, &str)],
+        dotenv: &Path,
+    ) -> Result<Loaded, Vec<String>> {
+        let env = env
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        load(&matches(flags), env, dotenv).map_err(|errors| errors.lines)
+    }
+
+    fn from_env(env: &[(&str, &str)]) -> Config {
+        try_load(&[], env, Path::new(NO_FILE)).unwrap().config
+    }
+
+    fn errors_from_env(env: &[(&str, &str)]) -> Vec<String> {
+        try_load(&[], env, Path::new(NO_FILE)).unwrap_err()
+    }
+
+    #[test]
+    fn with_nothing_set_the_limits_are_the_defaults() {
+        let loaded = try_load(&[], &[], Path::new(NO_FILE)).unwrap();
+        assert_eq!(loaded.config.limits(), Limits::default());
+        assert_eq!(loaded.warnings, [""; 0]);
+        assert!(
+            loaded
+                .describe()
+                .iter()
+                .all(|row| row.source == Source::Default)
+        );
+    }
+
+    #[test]
+    fn defaults_are_written_as_they_are_shown() {
+        let shown = from_env(&[]).shown();
+        let defaults: Vec<&str> = specs().iter().map(|spec| spec.default).collect();
+        assert_eq!(shown, defaults);
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_dotenv_beats_the_default() {
+        let file = DotEnv::new(
+            "layers",
+            "NGIT_DOMAIN=file.example\nNGIT_RELAY_NAME=file\nexport NGIT_RELAY_CONTACT='file # 1'",
+        );
+        let env = [("NGIT_DOMAIN", "env.example"), ("NGIT_RELAY_NAME", "env")];
+        let loaded = try_load(&["--domain", "flag.example"], &env, &file.0).unwrap();
+        assert_eq!(loaded.config.domain(), "flag.example");
+        assert_eq!(loaded.config.relay_name, "env");
+        assert_eq!(loaded.config.relay_contact.as_deref(), Some("file # 1"));
+        let source = |name| {
+            loaded
+                .describe()
+                .into_iter()
+                .find(|row| row.name == name)
+                .unwrap()
+                .source
+        };
+        assert_eq!(source("domain"), Source::Flag);
+        assert_eq!(source("relay-name"), Source::Environment);
+        assert_eq!(source("relay-contact"), Source::DotEnv);
+        assert_eq!(source("log-level"), Source::Default);
+    }
+
+    #[test]
+    fn an_empty_value_counts_as_not_set() {
+        let file = DotEnv::new("empty", "NGIT_RELAY_NAME=file\nNGIT_MAX_FILTERS=");
+        let env = [
+            ("NGIT_RELAY_NAME", " "),
+            ("NGIT_DOMAIN", ""),
+            ("NGIT_METRICS_ENABLED", ""),
+        ];
+        let loaded = try_load(&["--log-level="], &env, &file.0).unwrap();
+        assert_eq!(loaded.config.relay_name, "file");
+        assert_eq!(loaded.config.max_filters, 64);
+        assert!(loaded.config.domain.is_none());
+        assert!(loaded.config.metrics_enabled);
+        assert_eq!(loaded.config.log_level.as_str(), "info");
+    }
+
+    #[test]
+    fn every_setting_is_read_from_its_own_variable() {
+        for spec in specs() {
+            let text = match spec.env {
+                "NGIT_TRUSTED_PROXIES" => "::1",
+                _ if spec.default.is_empty() => "text",
+                _ => spec.default,
+            };
+            let loaded = try_load(&[], &[(spec.env, text)], Path::new(NO_FILE));
+            let rows = loaded.unwrap().describe();
+            let set = rows.iter().filter(|row| row.source != Source::Default);
+            assert_eq!(set.map(|row| row.env).collect::<Vec<_>>(), [spec.env]);
+        }
+        assert_eq!(from_env(&[("NGIT_MAX_NEG_ITEMS", "7")]).max_neg_items, 7);
+    }
+
+    #[test]
+    fn every_wrong_value_gets_one_line() {
+        let file = DotEnv::new("wrong", "NGIT_DOMAIN=https://example.com");
+        let env = [
+            ("NGIT_MAX_CONNECTIONS", "abc"),
+            ("NGIT_WRITE_TIMEOUT_SECS", "0"),
+        ];
+        let errors = try_load(&["--max-event-bytes=1TB"], &env, &file.0).unwrap_err();
+        let expected = [
+            "NGIT_DOMAIN (.env): give only the host, without https://, not \"https://example.com\"",
+            "--max-event-bytes (flag): must be a size from 4KiB to 32MiB, written like 512KiB, 2MB or \
+             1000000, not \"1TB\"",
+            "NGIT_MAX_CONNECTIONS (environment): must be a whole number from 1 to 1000000, not \"abc\"",
+            "NGIT_WRITE_TIMEOUT_SECS (environment): must be a whole number of seconds from 1 to 3600, \
+             not \"0\"",
+        ];
+        assert_eq!(errors, expected);
+        assert_eq!(
+            ConfigErrors { lines: errors }.to_string(),
+            expected.join("\n")
+        );
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_stop_the_start() {
+        let env = [
+            ("NGIT_MAX_MESSAGE_BYTES", "64KiB"),
+            ("NGIT_MAX_EVENT_BYTES", "64KiB"),
+            ("NGIT_PING_INTERVAL_SECS", "90"),
+        ];
+        let expected = [
+            "NGIT_MAX_EVENT_BYTES (64KiB) must be at least 1KiB less than NGIT_MAX_MESSAGE_BYTES (64KiB)",
+            "NGIT_MAX_CONTENT_BYTES (192KiB) must not be more than NGIT_MAX_EVENT_BYTES (64KiB)",
+            "NGIT_PING_INTERVAL_SECS (90) must be less than NGIT_WEBSOCKET_IDLE_SECS (90)",
+        ];
+        assert_eq!(errors_from_env(&env), expected);
+        let small_window = errors_from_env(&[("NGIT_QUERY_WINDOW_BYTES", "256KiB")]);
+        assert!(
+            small_window[0].ends_with("less than NGIT_QUERY_WINDOW_BYTES (256KiB)"),
+            "{small_window:?}"
+        );
+    }
+
+    #[test]
+    fn unreadable_dotenv_lines_stop_the_start() {
+        let file = DotEnv::new("unreadable", "# fine\nNGIT_DOMAIN");
+        let errors = try_load(&[], &[], &file.0).unwrap_err();
+        assert_eq!(
+            errors,
+            [format!("{} line 2: expected KEY=VALUE", file.0.display())]
+        );
+        assert!(try_load(&[], &[], &std::env::temp_dir()).is_err());
+        assert!(try_load(&[], &[], &DotEnv::new("bytes", b"A=\xff").0).is_err());
+    }
+
+    #[test]
+    fn unknown_variables_are_warned_of_and_ignored() {
+        let file = DotEnv::new("unknown", "NGIT_DOMIAN=example.com\nOTHER=1");
+        let env = [("NGIT_SYNC_BATCH_WINDOW_MS", "100"), ("PATH", "/bin")];
+        let loaded = try_load(&[], &env, &file.0).unwrap();
+        let expected = [
+            "NGIT_DOMIAN (.env): no setting of this version, ignored; did you mean NGIT_DOMAIN?",
+            "NGIT_SYNC_BATCH_WINDOW_MS (environment): no setting of this version, ignored",
+        ];
+        assert_eq!(loaded.warnings, expected);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_value_that_is_not_utf8_stops_the_start() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || OsString::from_vec(vec![0xff]);
+        let env = [
+            ("NGIT_DOMAIN".into(), odd()),
+            ("OTHER".into(), odd()),
+            (odd(), odd()),
+        ];
+        let errors = load(&matches(&[]), env, Path::new(NO_FILE)).unwrap_err();
+        assert_eq!(
+            errors.lines,
+            ["NGIT_DOMAIN (environment): must be UTF-8 text"]
+        );
+    }
+
+    #[test]
+    fn a_switch_flag_alone_means_true_and_can_say_false() {
+        let file = Path::new(NO_FILE);
+        let off = [("NGIT_METRICS_ENABLED", "off")];
+        assert!(
+            try_load(&["--metrics-enabled"], &off, file)
+                .unwrap()
+                .config
+                .metrics_enabled
+        );
+        assert!(
+            !try_load(&["--metrics-enabled=false"], &[], file)
+                .unwrap()
+                .config
+                .metrics_enabled
+        );
+    }
+
+    #[test]
+    fn a_list_flag_may_be_repeated() {
+        let flags = [
+            "--trusted-proxies",
+            "10.0.0.0/8,::1",
+            "--trusted-proxies",
+            "192.0.2.7",
+        ];
+        let config = try_load(&flags, &[], Path::new(NO_FILE)).unwrap().config;
+        assert_eq!(config.trusted_proxies.len(), 3);
+        assert!(
+            config
+                .trusted_proxies
+                .iter()
+                .any(|net| net.contains("192.0.2.7".parse().unwrap()))
+        );
+    }
+
+    #[test]
+    fn a_secret_on_the_command_line_is_refused_and_not_repeated() {
+        let forms: [&[&str]; 4] = [
+            &["--relay-owner-nsec", "nsec1hidden"],
+            &["--relay-owner-nsec=nsec1hidden"],
+            &["--relay-owner-nsec"],
+            &[
+                "--relay-owner-nsec=nsec1hidden",
+                "--relay-owner-nsec=nsec1hidden",
+            ],
+        ];
+        for flags in forms {
+            let errors = try_load(flags, &[], Path::new(NO_FILE)).unwrap_err();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(
+                errors[0].starts_with("--relay-owner-nsec (flag): other users"),
+                "{errors:?}"
+            );
+            assert!(!errors[0].contains("hidden"));
+        }
+    }
+
+    #[test]
+    fn a_secret_is_usable_but_masked_wherever_it_is_shown() {
+        let env = [("NGIT_RELAY_OWNER_NSEC", "nsec1hidden")];
+        let loaded = try_load(&[], &env, Path::new(NO_FILE)).unwrap();
+        let rows = loaded.describe();
+        let shown = format!("{loaded:?}{}{}", render_table(&rows), rows_as_json(&rows));
+        assert!(!shown.contains("hidden"));
+        assert!(
+            render_table(&rows).contains("NGIT_RELAY_OWNER_NSEC           environment  ********\n")
+        );
+        assert_eq!(
+            loaded.config.relay_owner_nsec.unwrap().reveal(),
+            "nsec1hidden"
+        );
+    }
+
+    #[test]
+    fn the_domain_defaults_to_localhost_at_the_bound_port() {
+        let config = from_env(&[("NGIT_BIND_ADDRESS", ":8080")]);
+        assert_eq!(config.domain(), "localhost:8080");
+        assert_eq!(config.public_ws_url(), "ws://localhost:8080");
+        assert_eq!(config.public_http_url(), "http://localhost:8080");
+    }
+
+    #[test]
+    fn a_public_domain_has_tls() {
+        let config = from_env(&[("NGIT_DOMAIN", "Git.Example.com:8443")]);
+        assert_eq!(config.public_ws_url(), "wss://git.example.com:8443");
+        assert_eq!(config.public_http_url(), "https://git.example.com:8443");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_every_setting() {
+        let rows = try_load(&[], &[("NGIT_RELAY_NAME", "a\nb")], Path::new(NO_FILE))
+            .unwrap()
+            .describe();
+        let table = render_table(&rows);
+        assert_eq!(table.lines().count(), specs().len() + 1);
+        let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap();
+        assert!(line("NGIT_DOMAIN ").ends_with("default      localhost:7334"));
+        assert!(line("NGIT_RELAY_CONTACT ").ends_with("default      -"));
+        assert!(line("NGIT_RELAY_NAME ").ends_with("environment  a b"));
+    }
+
+    #[test]
+    fn json_has_null_for_what_is_not_set() {
+        let rows = try_load(&[], &[], Path::new(NO_FILE)).unwrap().describe();
+        let json = rows_as_json(&rows);
+        let row = json
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["name"] == "relay-contact")
+            .unwrap();
+        assert_eq!(row["env"], "NGIT_RELAY_CONTACT");
+        assert_eq!(row["value"], serde_json::Value::Null);
+        assert_eq!(row["source"], "default");
+    }
+}

@@ -1,0 +1,311 @@
+//! Every setting, declared once: variable, field, type, default, range and help. The fields of
+//! [`Config`], the flags, the error lines and `docs/configuration.md` all follow from the table.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::net::{Domain, ProxyNet};
+use super::sources::Layers;
+use super::value::{ByteSize, DatabaseBackend, LogFilter, Rules, Secret, Setting, Shape};
+
+pub const PREFIX: &str = "NGIT_";
+
+/// One declaration of the table.
+#[derive(Debug)]
+pub struct Spec {
+    pub env: &'static str,
+    /// Without the leading dashes.
+    pub flag: String,
+    pub group: &'static str,
+    pub help: String,
+    /// Empty means not set.
+    pub default: &'static str,
+    /// Completes "must be ...".
+    pub expects: String,
+    pub shape: Shape,
+    pub secret: bool,
+    pub(super) rules: Rules,
+}
+
+impl Spec {
+    fn declare<T: Setting>(
+        env: &'static str,
+        group: &'static str,
+        help: &str,
+        default: &'static str,
+        rules: Rules,
+    ) -> Self {
+        let flag = env
+            .trim_start_matches(PREFIX)
+            .to_ascii_lowercase()
+            .replace('_', "-");
+        let (help, expects) = (help.trim().to_owned(), T::expects(&rules));
+        Self {
+            env,
+            flag,
+            group,
+            help,
+            default,
+            expects,
+            shape: T::SHAPE,
+            secret: T::SECRET,
+            rules,
+        }
+    }
+}
+
+macro_rules! settings {
+    ($($group:literal {$(
+        $(#[doc = $help:literal])+
+        $env:ident => $field:ident: $type:ty = $default:literal $(in $range:expr)?;
+    )+})+) => {
+        /// What the operator decided, read and checked.
+        #[derive(Debug, Clone)]
+        pub struct Config {$($(
+            $(#[doc = $help])+
+            pub $field: $type,
+        )+)+}
+
+        static SPECS: LazyLock<Vec<Spec>> = LazyLock::new(|| vec![$($(
+            Spec::declare::<$type>(
+                stringify!($env),
+                $group,
+                concat!($($help),+),
+                $default,
+                Rules::of(stringify!($env))$(.within($range))?,
+            ),
+        )+)+]);
+
+        impl Config {
+            /// Reads every field, also after one has failed, so that all errors are reported.
+            pub(super) fn read(layers: &mut Layers) -> Option<Self> {
+                let mut specs = specs().iter();
+                $($(let $field = specs.next().and_then(|spec| layers.read::<$type>(spec));)+)+
+                Some(Self { $($($field: $field?,)+)+ })
+            }
+
+            /// Every value as text, in the order of [`specs`].
+            pub(super) fn shown(&self) -> Vec<String> {
+                let mut specs = specs().iter();
+                let mut shown = Vec::new();
+                $($(shown.extend(specs.next().map(|spec| self.$field.show(&spec.rules)));)+)+
+                shown
+            }
+        }
+    };
+}
+
+/// Every setting, in the order of the table.
+pub fn specs() -> &'static [Spec] {
+    &SPECS
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const DAY: u64 = 24 * 60 * 60;
+const YEAR: u64 = 365 * DAY;
+
+settings! {
+    "Service" {
+        /// The public host name of this server, with a port if it is not the usual one.
+        /// Repositories that name it in their announcement are hosted here. Without it the
+        /// server is localhost with the port of the bind address.
+        NGIT_DOMAIN => domain: Option<Domain> = "";
+
+        /// Where the server listens, for git, the relay and the web pages alike. An address
+        /// without a host, such as :7334, means every IPv4 interface.
+        NGIT_BIND_ADDRESS => bind_address: SocketAddr = "127.0.0.1:7334";
+
+        /// The name shown in the relay information document and on the web pages.
+        NGIT_RELAY_NAME => relay_name: String = "ngit-grasp";
+
+        /// What this server is for, shown beside its name.
+        NGIT_RELAY_DESCRIPTION => relay_description: String
+            = "A GRASP server: git repositories announced and authorised over Nostr";
+
+        /// How to reach the operator, shown in the relay information document: an address
+        /// such as mailto:admin@example.com.
+        NGIT_RELAY_CONTACT => relay_contact: Option<String> = "";
+
+        /// The secret key of this server's own identity. Without it the server makes a key on
+        /// its first start and keeps it in a file in its data directory.
+        NGIT_RELAY_OWNER_NSEC => relay_owner_nsec: Option<Secret> = "";
+
+        /// Reverse proxies whose X-Forwarded-For header is believed. List every proxy in front
+        /// of this server and nothing else: a listed peer can claim any client address.
+        NGIT_TRUSTED_PROXIES => trusted_proxies: Vec<ProxyNet> = "";
+    }
+
+    "Storage" {
+        /// The directory of the git repositories.
+        NGIT_GIT_DATA_PATH => git_data_path: PathBuf = "./data/git";
+
+        /// The directory of the event database and of the server's own key.
+        NGIT_RELAY_DATA_PATH => relay_data_path: PathBuf = "./data/relay";
+
+        /// Where events are kept. With memory they are gone when the server stops, which is
+        /// meant for tests.
+        NGIT_DATABASE_BACKEND => database_backend: DatabaseBackend = "lmdb";
+    }
+
+    "Logging and metrics" {
+        /// How much is logged: one level, or a level for each module.
+        NGIT_LOG_LEVEL => log_level: LogFilter = "info";
+
+        /// Serve counters for Prometheus at /metrics.
+        NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
+    }
+
+    "Events" {
+        /// The largest websocket message that is read.
+        NGIT_MAX_MESSAGE_BYTES => max_message_bytes: ByteSize = "512KiB" in 8 * KIB..=64 * MIB;
+
+        /// The largest event, as JSON. It must fit into a message with 1KiB to spare.
+        NGIT_MAX_EVENT_BYTES => max_event_bytes: ByteSize = "256KiB" in 4 * KIB..=32 * MIB;
+
+        /// The longest content of an event.
+        NGIT_MAX_CONTENT_BYTES => max_content_bytes: ByteSize = "192KiB" in KIB..=32 * MIB;
+
+        /// The most tags of one event. A repository state has one tag for each branch and tag
+        /// of the repository.
+        NGIT_MAX_EVENT_TAGS => max_event_tags: usize = "2500" in 10..=100_000;
+
+        /// How far in the future an event may be dated.
+        NGIT_CREATED_AT_AHEAD_SECS => created_at_ahead: Duration = "900" in 0..=YEAR;
+
+        /// How far in the past an event may be dated; 0 accepts any age.
+        NGIT_CREATED_AT_BEHIND_SECS => created_at_behind: Duration = "0" in 0..=100 * YEAR;
+
+        /// Events accepted from one address in a minute; 0 means no limit. Loopback addresses
+        /// and trusted proxies are exempt.
+        NGIT_EVENTS_PER_MINUTE_PER_IP => events_per_minute_per_ip: u32 = "600" in 0..=1_000_000;
+
+        /// Events accepted from one author in a minute; 0 means no limit.
+        NGIT_EVENTS_PER_MINUTE_PER_KEY => events_per_minute_per_key: u32 = "600" in 0..=1_000_000;
+    }
+
+    "Queries" {
+        /// Open subscriptions of one connection. Other GRASP servers open about 70 at once when
+        /// they sync from this one.
+        NGIT_MAX_SUBSCRIPTIONS => max_subscriptions: usize = "256" in 1..=10_000;
+
+        /// Filters in one subscription.
+        NGIT_MAX_FILTERS => max_filters: usize = "64" in 1..=1_000;
+
+        /// Values in one filter, all its lists together.
+        NGIT_MAX_FILTER_VALUES => max_filter_values: usize = "2000" in 1..=100_000;
+
+        /// Values in all open subscriptions of one connection.
+        NGIT_MAX_CONNECTION_VALUES => max_connection_values: usize = "40000" in 1..=10_000_000;
+
+        /// Stored events answered to one filter, and what a larger or missing limit becomes.
+        NGIT_MAX_QUERY_RESULTS => max_query_results: usize = "500" in 1..=1_000_000;
+
+        /// Events that one COUNT counts; beyond it the answer says that it is approximate.
+        NGIT_MAX_COUNT_RESULTS => max_count_results: usize = "1000000" in 1..=100_000_000;
+
+        /// Open negentropy sessions of one connection.
+        NGIT_MAX_NEG_SESSIONS => max_neg_sessions: usize = "16" in 1..=1_000;
+
+        /// Events in one negentropy session; a filter that matches more is refused. Each takes
+        /// 40 bytes of memory.
+        NGIT_MAX_NEG_ITEMS => max_neg_items: usize = "1000000" in 1..=100_000_000;
+
+        /// Events in all negentropy sessions of the server together.
+        NGIT_MAX_NEG_ITEMS_TOTAL => max_neg_items_total: usize = "4000000" in 1..=1_000_000_000;
+
+        /// The largest negentropy message, before hex encoding doubles it.
+        NGIT_MAX_NEG_FRAME_BYTES => max_neg_frame_bytes: ByteSize = "120KiB" in 4 * KIB..=16 * MIB;
+
+        /// A negentropy session that was not used for this long is closed.
+        NGIT_NEG_IDLE_SECS => neg_idle: Duration = "60" in 1..=DAY;
+    }
+
+    "Connections" {
+        /// Connections open at once. Each needs a file descriptor.
+        NGIT_MAX_CONNECTIONS => max_connections: usize = "1000" in 1..=1_000_000;
+
+        /// Connections open at once from one address. Loopback addresses and trusted proxies
+        /// are exempt.
+        NGIT_MAX_CONNECTIONS_PER_IP => max_connections_per_ip: usize = "64" in 1..=1_000_000;
+
+        /// Events of one connection that wait for their answer; meanwhile no more are read.
+        NGIT_MAX_EVENTS_IN_FLIGHT => max_events_in_flight: usize = "256" in 1..=100_000;
+
+        /// Memory for the events of all connections that wait for their answer.
+        NGIT_MAX_INGEST_BYTES => max_ingest_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
+
+        /// Live events that may wait for one slow reader before it is disconnected.
+        NGIT_MAX_OUTBOX_BYTES => max_outbox_bytes: ByteSize = "4MiB" in 64 * KIB..=GIB;
+
+        /// Stored events on their way to one reader; a query pauses until there is room.
+        NGIT_QUERY_WINDOW_BYTES => query_window_bytes: ByteSize = "512KiB" in 16 * KIB..=GIB;
+
+        /// How long a client may take to send the head of an HTTP request.
+        NGIT_HEADER_TIMEOUT_SECS => header_timeout: Duration = "10" in 1..=3_600;
+
+        /// An HTTP connection without a request for this long is closed.
+        NGIT_HTTP_IDLE_SECS => http_idle: Duration = "75" in 1..=DAY;
+
+        /// The largest body of an HTTP request, git pushes apart.
+        NGIT_MAX_HTTP_BODY_BYTES => max_http_body_bytes: ByteSize = "1MiB" in KIB..=GIB;
+
+        /// How often a quiet websocket is pinged.
+        NGIT_PING_INTERVAL_SECS => ping_interval: Duration = "30" in 1..=DAY;
+
+        /// A websocket from which nothing came for this long, not even a pong, is closed. It
+        /// must be longer than the ping interval.
+        NGIT_WEBSOCKET_IDLE_SECS => websocket_idle: Duration = "90" in 2..=DAY;
+
+        /// A client that takes in nothing of what is sent for this long is disconnected.
+        NGIT_WRITE_TIMEOUT_SECS => write_timeout: Duration = "30" in 1..=3_600;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_declaration_follows_the_pattern() {
+        let mut names = HashSet::new();
+        for spec in specs() {
+            assert!(spec.env.starts_with(PREFIX), "{}", spec.env);
+            assert!(names.insert(spec.env), "{} is declared twice", spec.env);
+            assert!(spec.help.ends_with('.'), "{}: {}", spec.env, spec.help);
+            assert!(!spec.help.contains("  "), "{}: {}", spec.env, spec.help);
+        }
+    }
+
+    #[test]
+    fn durations_say_their_unit_in_the_name() {
+        for spec in specs() {
+            let is_seconds = spec.expects.contains("of seconds");
+            let is_milliseconds = spec.expects.contains("of milliseconds");
+            assert_eq!(is_seconds, spec.env.ends_with("_SECS"), "{}", spec.env);
+            assert_eq!(is_milliseconds, spec.env.ends_with("_MS"), "{}", spec.env);
+        }
+    }
+
+    #[test]
+    fn flags_are_the_names_in_kebab_case_without_the_prefix() {
+        let flags: Vec<&str> = specs().iter().map(|spec| spec.flag.as_str()).collect();
+        assert!(flags.contains(&"domain"));
+        assert!(flags.contains(&"events-per-minute-per-ip"));
+    }
+
+    #[test]
+    fn the_owner_key_is_a_secret_and_nothing_else_is() {
+        let secrets: Vec<&str> = specs()
+            .iter()
+            .filter(|spec| spec.secret)
+            .map(|spec| spec.env)
+            .collect();
+        assert_eq!(secrets, ["NGIT_RELAY_OWNER_NSEC"]);
+    }
+}

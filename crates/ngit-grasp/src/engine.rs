@@ -1,0 +1,80 @@
+//! The threads between a submitted event and its answer: verify pool → driver → writer →
+//! driver → answer and live delivery. The server and `import` run the same engine.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use grasp_core::{Core, Policy};
+use grasp_store::Store;
+
+use crate::clock::Clock;
+use crate::driver;
+use crate::ingest::Ingest;
+use crate::metrics::Metrics;
+use crate::perform::Performer;
+use crate::relay::live;
+use crate::writer;
+
+pub struct Engine {
+    pub ingest: Ingest,
+    pub live: live::Handle,
+    driver: driver::Handle,
+    verifiers: Vec<JoinHandle<()>>,
+    driver_thread: JoinHandle<()>,
+    writer_thread: JoinHandle<()>,
+    live_thread: JoinHandle<()>,
+}
+
+impl Engine {
+    pub fn start(
+        policy: Policy,
+        store: &Arc<Store>,
+        metrics: &Arc<Metrics>,
+        clock: Clock,
+    ) -> std::io::Result<Self> {
+        let ingest_bytes = policy.limits.ingest_bytes;
+        let core = Core::new(policy, seed()?);
+        let (driver, inbox) = driver::channel();
+        let (live, live_thread) = live::start(Arc::clone(metrics))?;
+        let (writer, writer_thread) =
+            writer::start(Arc::clone(store), driver.clone(), Arc::clone(metrics))?;
+        let performer = Performer::new(writer, live.clone(), Arc::clone(metrics));
+        let driver_thread = driver::start(inbox, core, performer, clock)?;
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let (ingest, verifiers) = Ingest::start(cores, ingest_bytes, store, &driver, metrics)?;
+        Ok(Self {
+            ingest,
+            live,
+            driver,
+            verifiers,
+            driver_thread,
+            writer_thread,
+            live_thread,
+        })
+    }
+
+    /// Finishes what was submitted, in the order of the stages, and ends every thread. All
+    /// clones of `ingest` and `live` must be gone, or the stages would wait for more.
+    pub fn stop(self) {
+        drop(self.ingest);
+        drop(self.live);
+        for verifier in self.verifiers {
+            join(verifier);
+        }
+        self.driver.stop();
+        join(self.driver_thread);
+        join(self.writer_thread);
+        join(self.live_thread);
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(thread = name, "a thread panicked");
+    }
+}
+
+fn seed() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::other)
+}

@@ -1,0 +1,259 @@
+//! One HTTP stack on one port: websocket, NIP-11 and pages at `/`, metrics and health beside.
+
+mod client_ip;
+mod gate;
+mod nip11;
+mod server;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Extension, State};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Method, Request, Response, StatusCode};
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use grasp_core::Pubkey;
+use tokio::sync::mpsc;
+use tower::ServiceExt as _;
+
+use self::client_ip::ClientIp;
+use self::gate::{Gate, Slot};
+pub use self::server::Server;
+use crate::config::Config;
+use crate::relay::Relay;
+use crate::relay::connection::{Connection, Peer};
+use crate::web;
+
+/// A websocket's read buffer. The default is 128 KiB for each idle connection.
+const READ_BUFFER: usize = 4 * 1024;
+
+/// What the handlers share.
+pub struct Site {
+    relay: Arc<Relay>,
+    gate: Arc<Gate>,
+    client_ip: ClientIp,
+    nip11: String,
+    landing: String,
+    metrics_enabled: bool,
+}
+
+impl Site {
+    pub fn new(config: &Config, owner: Pubkey, relay: Arc<Relay>) -> Self {
+        let limits = &relay.limits;
+        Self {
+            gate: Gate::new(limits.connections, limits.connections_per_ip),
+            client_ip: ClientIp::new(config.trusted_proxies.clone()),
+            nip11: nip11::document(config, owner, limits).to_string(),
+            landing: web::landing(config, owner, limits, nip11::SUPPORTED_NIPS),
+            metrics_enabled: config.metrics_enabled,
+            relay,
+        }
+    }
+}
+
+/// What is known of the TCP connection that a request came on.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    peer: SocketAddr,
+    /// Counts the connection until the last user of it is gone.
+    _slot: Arc<Slot>,
+    /// Tells the server, by being dropped, that the connection has ended.
+    _alive: mpsc::Sender<()>,
+}
+
+fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/", get(root))
+        .route("/assets/style.css", get(style))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .fallback(not_found)
+        .with_state(site)
+}
+
+/// Every response, errors too, may be read by a page of any origin.
+async fn respond(router: Router, mut request: Request<Body>, max_body: usize) -> Response<Body> {
+    let mut response = if request.method() == Method::OPTIONS {
+        StatusCode::NO_CONTENT.into_response()
+    } else if declared_length(request.headers()) > max_body as u64 {
+        let text = format!("the body is larger than {max_body} bytes\n");
+        (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+    } else {
+        join_connection_headers(request.headers_mut());
+        match router.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    };
+    add_common_headers(response.headers_mut());
+    response
+}
+
+fn add_common_headers(headers: &mut HeaderMap) {
+    const COMMON: [(HeaderName, &str); 5] = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Content-Type, Authorization, Accept, Git-Protocol, Content-Encoding, X-Requested-With",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+        ),
+    ];
+    for (name, value) in COMMON {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// `Connection` may come as several headers; what looks at the first alone would miss `Upgrade`.
+fn join_connection_headers(headers: &mut HeaderMap) {
+    let values: Vec<&[u8]> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if values.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&values.join(&b", "[..]))
+    {
+        headers.insert(header::CONNECTION, joined);
+    }
+}
+
+fn declared_length(headers: &HeaderMap) -> u64 {
+    let value = headers.get(header::CONTENT_LENGTH);
+    value
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .unwrap_or(0)
+}
+
+async fn root(
+    State(site): State<Arc<Site>>,
+    Extension(transport): Extension<Transport>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response<Body> {
+    if headers.contains_key(header::UPGRADE) {
+        return match upgrade {
+            Ok(upgrade) => websocket(site, &transport, &headers, upgrade),
+            Err(rejection) => rejection.into_response(),
+        };
+    }
+    if accepts(&headers, "application/nostr+json") {
+        let kind = [(header::CONTENT_TYPE, "application/nostr+json")];
+        return (kind, site.nip11.clone()).into_response();
+    }
+    Html(site.landing.clone()).into_response()
+}
+
+fn websocket(
+    site: Arc<Site>,
+    transport: &Transport,
+    headers: &HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response<Body> {
+    let ip = site.client_ip.of(transport.peer.ip(), headers);
+    // A direct peer was counted when it connected; behind a proxy the address is known only now.
+    let behind_proxy = ip != transport.peer.ip();
+    let seat = if behind_proxy && !is_exempt(ip) {
+        match site.gate.seat(ip) {
+            Some(seat) => Some(seat),
+            None => {
+                site.relay.metrics.connection_refused("per_ip");
+                return too_many_from(&site);
+            }
+        }
+    } else {
+        None
+    };
+    let peer = Peer {
+        ip: gate::network(ip),
+        exempt: is_exempt(ip),
+    };
+    let counted = (transport.clone(), seat);
+    // Twice the limit reaches us, so that most large messages get an answer and not a cut.
+    let most = site.relay.limits.message_bytes.saturating_mul(2);
+    upgrade
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(most)
+        .max_frame_size(most)
+        .on_upgrade(move |socket| async move {
+            let _counted = counted;
+            Connection::new(Arc::clone(&site.relay), peer, socket)
+                .run()
+                .await;
+        })
+}
+
+fn too_many_from(site: &Site) -> Response<Body> {
+    let most = site.relay.limits.connections_per_ip;
+    let text = format!("more than {most} connections from this address\n");
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        [(header::RETRY_AFTER, "30")],
+        text,
+    )
+        .into_response()
+}
+
+/// The machine itself has no limits per address.
+fn is_exempt(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| {
+            part.split(';')
+                .next()
+                .is_some_and(|name| name.trim().eq_ignore_ascii_case(kind))
+        })
+}
+
+async fn style() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+    ];
+    (headers, web::STYLE)
+}
+
+async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
+    if !site.metrics_enabled {
+        return not_found().await.into_response();
+    }
+    let kind = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    (kind, site.relay.metrics.render()).into_response()
+}
+
+/// Ready while the store answers and nobody asked us to stop.
+async fn ready(State(site): State<Arc<Site>>) -> Response<Body> {
+    let unavailable = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    if *site.relay.shutdown.borrow() {
+        return unavailable("stopping\n".to_owned());
+    }
+    match site.relay.store.stats() {
+        Ok(stats) => format!("ready: {} events\n", stats.events).into_response(),
+        Err(error) => unavailable(format!("{error}\n")),
+    }
+}
+
+async fn not_found() -> impl IntoResponse {
+    (StatusCode::NOT_FOUND, Html(web::not_found()))
+}

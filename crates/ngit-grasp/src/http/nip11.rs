@@ -1,0 +1,75 @@
+//! The relay information document: true to what is enforced.
+
+use grasp_core::{Limits, Pubkey};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::relay::message::MAX_SUB_ID;
+
+pub(super) const SUPPORTED_NIPS: &[u16] = &[1, 9, 11, 40, 42, 45, 62, 67, 70, 77];
+
+pub(super) fn document(config: &Config, owner: Pubkey, limits: &Limits) -> Value {
+    let mut document = json!({
+        "name": config.relay_name,
+        "description": config.relay_description,
+        "pubkey": owner,
+        "self": owner,
+        "supported_nips": SUPPORTED_NIPS,
+        "software": env!("CARGO_PKG_NAME"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "limitation": limitation(limits),
+    });
+    if let (Some(contact), Some(fields)) = (&config.relay_contact, document.as_object_mut()) {
+        fields.insert("contact".to_owned(), json!(contact));
+    }
+    document
+}
+
+fn limitation(limits: &Limits) -> Value {
+    let mut limitation = json!({
+        "max_message_length": limits.message_bytes,
+        "max_event_length": limits.event_bytes,
+        "max_subscriptions": limits.subscriptions,
+        "max_filters": limits.filters,
+        "max_filter_values": limits.filter_values,
+        "max_connection_filter_values": limits.connection_values,
+        "max_limit": limits.query_results,
+        "default_limit": limits.query_results,
+        "max_subid_length": MAX_SUB_ID,
+        "max_event_tags": limits.tags,
+        "max_content_length": limits.content_bytes,
+        "max_neg_sessions": limits.neg_sessions,
+        "max_neg_items": limits.neg_items,
+        "min_pow_difficulty": 0,
+        "auth_required": false,
+        "payment_required": false,
+        "restricted_writes": false,
+        "created_at_upper_limit": limits.created_at_ahead.as_secs(),
+    });
+    if let (false, Some(fields)) = (
+        limits.created_at_behind.is_zero(),
+        limitation.as_object_mut(),
+    ) {
+        fields.insert(
+            "created_at_lower_limit".to_owned(),
+            json!(limits.created_at_behind.as_secs()),
+        );
+    }
+    if let Some(fields) = limitation.as_object_mut() {
+        for (name, rate) in [
+            (
+                "max_events_per_minute_per_ip",
+                limits.events_per_minute_per_ip,
+            ),
+            (
+                "max_events_per_minute_per_key",
+                limits.events_per_minute_per_key,
+            ),
+        ] {
+            if rate > 0 {
+                fields.insert(name.to_owned(), json!(rate));
+            }
+        }
+    }
+    limitation
+}

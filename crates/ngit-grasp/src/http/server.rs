@@ -1,0 +1,180 @@
+//! The accept loop. It is never the one to fail: out of file descriptors it waits, out of places
+//! it says so.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::gate::{Full, Slot};
+use super::{Site, Transport, is_exempt, respond, router};
+use crate::config::Config;
+
+/// One request head. Longer ones are answered 431.
+const MAX_HEAD: usize = 64 * 1024;
+/// Pause after a failed accept: the descriptors that we ran out of must first come back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub struct Server {
+    accepting: JoinHandle<()>,
+    /// Closes when the last connection is gone.
+    connections: mpsc::Receiver<()>,
+}
+
+impl Server {
+    pub fn start(
+        listener: TcpListener,
+        site: Arc<Site>,
+        config: &Config,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let (alive, connections) = mpsc::channel(1);
+        let accept = Accept {
+            router: router(Arc::clone(&site)),
+            site,
+            max_body: config.limits().http_body_bytes,
+            stopping,
+            alive,
+        };
+        Self {
+            accepting: tokio::spawn(accept.run(listener)),
+            connections,
+        }
+    }
+
+    /// Waits until every connection has ended, but not longer than that.
+    pub async fn finish(mut self, patience: Duration) {
+        let _ = self.accepting.await;
+        if timeout(patience, self.connections.recv()).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Accept {
+    router: Router,
+    site: Arc<Site>,
+    max_body: usize,
+    stopping: watch::Receiver<bool>,
+    alive: mpsc::Sender<()>,
+}
+
+impl Accept {
+    async fn run(mut self, listener: TcpListener) {
+        let mut failing = false;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop_called(&mut self.stopping) => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    failing = false;
+                    self.admit(stream, peer);
+                }
+                Err(error) => {
+                    // One line for one shortage, however long it lasts.
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "cannot accept connections, trying again");
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+        let ip = peer.ip();
+        let counted = (!is_exempt(ip) && !self.site.client_ip.is_trusted(ip)).then_some(ip);
+        match self.site.gate.enter(counted) {
+            Ok(slot) => {
+                tokio::spawn(self.clone().serve(stream, peer, slot));
+            }
+            Err(full) => {
+                let (status, reason) = match full {
+                    Full::InAll => ("503 Service Unavailable", "full"),
+                    Full::PerIp => ("429 Too Many Requests", "per_ip"),
+                };
+                self.site.relay.metrics.connection_refused(reason);
+                tokio::spawn(turn_away(stream, status));
+            }
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, slot: Slot) {
+        // Answers are small and somebody waits for them.
+        let _ = stream.set_nodelay(true);
+        let limits = self.site.relay.limits.clone();
+        let transport = Transport {
+            peer,
+            _slot: Arc::new(slot),
+            _alive: self.alive.clone(),
+        };
+        let first_request = Arc::new(Notify::new());
+        let service = {
+            let (router, first_request) = (self.router.clone(), Arc::clone(&first_request));
+            service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                first_request.notify_one();
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(transport.clone());
+                let response = respond(router.clone(), request, self.max_body);
+                async move { Ok::<_, std::convert::Infallible>(response.await) }
+            })
+        };
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // hyper's timer also runs between requests: it is the idle timeout.
+            .header_read_timeout(limits.http_idle)
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let mut stopping = self.stopping.clone();
+        let heard = timeout(limits.header_timeout, async {
+            tokio::select! {
+                _ = connection.as_mut() => false,
+                () = first_request.notified() => true,
+            }
+        });
+        if !heard.await.unwrap_or(false) {
+            return;
+        }
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = stop_called(&mut stopping) => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+    }
+}
+
+async fn stop_called(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+async fn turn_away(mut stream: TcpStream, status: &str) {
+    let body = "too many connections, try again later\n";
+    let response = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nRetry-After: 30\r\n\
+         Access-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let write = async {
+        stream.write_all(response.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    let _ = timeout(Duration::from_secs(1), write).await;
+}

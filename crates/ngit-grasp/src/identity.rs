@@ -1,0 +1,217 @@
+//! The server's own key. It is made once, kept in a file only its owner can read, and never
+//! replaced silently: a key that has gone missing is an error, not a new identity.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use grasp_core::Pubkey;
+use secp256k1::{Keypair, SecretKey};
+
+pub const SECRET_FILE: &str = "owner.nsec";
+/// Remembers that there was a key, and which.
+pub const PUBLIC_FILE: &str = "owner.npub";
+
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("NGIT_RELAY_OWNER_NSEC is not a secret key: give an nsec or 64 hex characters")]
+    BadSetting,
+    #[error("{} does not hold a secret key", .0.display())]
+    BadFile(PathBuf),
+    #[error(
+        "the owner key {} is missing or empty, but this server has been {npub}. \
+         Put the file back from a backup; to begin a new identity on purpose, remove {}",
+        .secret.display(), .public.display()
+    )]
+    Lost {
+        secret: PathBuf,
+        public: PathBuf,
+        npub: String,
+    },
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Where the key came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Setting,
+    File(PathBuf),
+    Created(PathBuf),
+}
+
+pub struct Identity {
+    pub pubkey: Pubkey,
+    pub origin: Origin,
+}
+
+impl Identity {
+    /// The key of the settings, else of the data directory, else a new one.
+    pub fn load(setting: Option<&str>, dir: &Path) -> Result<Self, IdentityError> {
+        if let Some(text) = setting {
+            let key = parse_secret(text).ok_or(IdentityError::BadSetting)?;
+            return Ok(Self::of(&key, Origin::Setting));
+        }
+        let secret = dir.join(SECRET_FILE);
+        let text = match fs::read_to_string(&secret) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => {
+                return Err(IdentityError::Io {
+                    path: secret,
+                    source,
+                });
+            }
+        };
+        if text.trim().is_empty() {
+            return Self::create(dir);
+        }
+        let key =
+            parse_secret(text.trim()).ok_or_else(|| IdentityError::BadFile(secret.clone()))?;
+        let identity = Self::of(&key, Origin::File(secret));
+        identity.remember(dir)?;
+        Ok(identity)
+    }
+
+    fn create(dir: &Path) -> Result<Self, IdentityError> {
+        let (secret, public) = (dir.join(SECRET_FILE), dir.join(PUBLIC_FILE));
+        if let Ok(npub) = fs::read_to_string(&public) {
+            let npub = npub.trim().to_owned();
+            return Err(IdentityError::Lost {
+                secret,
+                public,
+                npub,
+            });
+        }
+        let io = |source| IdentityError::Io {
+            path: secret.clone(),
+            source,
+        };
+        fs::create_dir_all(dir).map_err(io)?;
+        let key = new_secret().map_err(io)?;
+        write_private(&secret, &format!("{}\n", nsec(&key))).map_err(io)?;
+        let identity = Self::of(&key, Origin::Created(secret.clone()));
+        identity.remember(dir)?;
+        Ok(identity)
+    }
+
+    fn of(key: &SecretKey, origin: Origin) -> Self {
+        let (public, _) = Keypair::from_secret_key(key).x_only_public_key();
+        Self {
+            pubkey: Pubkey(public.to_byte_array()),
+            origin,
+        }
+    }
+
+    fn remember(&self, dir: &Path) -> Result<(), IdentityError> {
+        let path = dir.join(PUBLIC_FILE);
+        let text = format!("{}\n", self.pubkey.npub());
+        if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+            return Ok(());
+        }
+        fs::write(&path, text).map_err(|source| IdentityError::Io { path, source })
+    }
+}
+
+fn parse_secret(text: &str) -> Option<SecretKey> {
+    let bytes: [u8; 32] = if text.starts_with("nsec1") {
+        let (hrp, bytes) = bech32::decode(text).ok()?;
+        (hrp.as_str() == "nsec").then_some(bytes)?.try_into().ok()?
+    } else {
+        grasp_core::EventId::from_hex(text).ok()?.0
+    };
+    SecretKey::from_secret_bytes(bytes).ok()
+}
+
+fn nsec(key: &SecretKey) -> String {
+    let hrp = bech32::Hrp::parse_unchecked("nsec");
+    // 63 characters: below the length limit, the only error there is.
+    bech32::encode::<bech32::Bech32>(hrp, &key.to_secret_bytes()).unwrap_or_default()
+}
+
+fn new_secret() -> io::Result<SecretKey> {
+    loop {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        // All but one in 2^128 values are keys.
+        if let Ok(key) = SecretKey::from_secret_bytes(bytes) {
+            return Ok(key);
+        }
+    }
+}
+
+/// Creates or fills an empty file that only its owner may read.
+pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(dir: &Path) -> Result<Identity, IdentityError> {
+        Identity::load(None, dir)
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = load(dir.path()).unwrap();
+        assert_eq!(first.origin, Origin::Created(dir.path().join(SECRET_FILE)));
+        let second = load(dir.path()).unwrap();
+        assert_eq!(second.origin, Origin::File(dir.path().join(SECRET_FILE)));
+        assert_eq!(first.pubkey, second.pubkey);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_can_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        load(dir.path()).unwrap();
+        let mode = fs::metadata(dir.path().join(SECRET_FILE))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_lost_key_is_an_error_and_never_a_new_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        let npub = load(dir.path()).unwrap().pubkey.npub();
+        fs::write(dir.path().join(SECRET_FILE), " \n").unwrap();
+        let error = load(dir.path()).err().unwrap();
+        assert!(
+            matches!(&error, IdentityError::Lost { npub: lost, .. } if *lost == npub),
+            "{error}"
+        );
+        fs::remove_file(dir.path().join(SECRET_FILE)).unwrap();
+        assert!(matches!(load(dir.path()), Err(IdentityError::Lost { .. })));
+        fs::write(dir.path().join(SECRET_FILE), "nonsense").unwrap();
+        assert!(matches!(load(dir.path()), Err(IdentityError::BadFile(_))));
+    }
+
+    #[test]
+    fn the_setting_takes_nsec_and_hex() {
+        let hex = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa";
+        let nsec = "nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5";
+        let dir = Path::new("unused");
+        let by_hex = Identity::load(Some(hex), dir).unwrap();
+        let by_nsec = Identity::load(Some(nsec), dir).unwrap();
+        assert_eq!(by_hex.pubkey, by_nsec.pubkey);
+        assert!(Identity::load(Some("nsec1bad"), dir).is_err());
+        assert!(Identity::load(Some(&"0".repeat(64)), dir).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! From a parsed event to a verified one: known ids are answered before any signature is
+//! checked, the rest is checked on a pool of threads of its own, and the result goes to the
+//! driver.
+
+pub mod signature;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use grasp_core::event::{EventError, Unverified};
+use grasp_core::{Answer, EventId, Origin};
+use grasp_store::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::driver::{self, Submission};
+use crate::metrics::Metrics;
+
+/// Semaphores count in this unit, so that any size fits a `u32`.
+const UNIT: usize = 1024;
+
+/// Where an answer goes. Dropping it without a word would leave a client waiting, so every
+/// path through ingest and driver ends in [`Reply::send`].
+pub trait Reply: Send {
+    fn send(self: Box<Self>, id: EventId, word: Word);
+}
+
+/// What a submitter is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    Answer(Answer),
+    Unverifiable(EventError),
+}
+
+/// Holds a share of the memory that ingest may take, until the answer is out.
+#[derive(Debug)]
+pub struct Room {
+    _permit: OwnedSemaphorePermit,
+}
+
+struct Job {
+    event: Unverified,
+    origin: Origin,
+    reply: Box<dyn Reply>,
+    room: Room,
+}
+
+/// Cheap to clone; the pool ends when the last clone is gone.
+#[derive(Clone)]
+pub struct Ingest {
+    jobs: Sender<Job>,
+    room: Arc<Semaphore>,
+    capacity: u32,
+}
+
+impl Ingest {
+    /// Starts `threads` checkers. Queues are unbounded in type and bounded by `bytes`: nothing
+    /// enters without room.
+    pub fn start(
+        threads: usize,
+        bytes: usize,
+        store: &Arc<Store>,
+        driver: &driver::Handle,
+        metrics: &Arc<Metrics>,
+    ) -> std::io::Result<(Self, Vec<JoinHandle<()>>)> {
+        let (jobs, queue) = unbounded();
+        let mut pool = Vec::with_capacity(threads);
+        for n in 0..threads {
+            let checker = Checker {
+                queue: queue.clone(),
+                store: Arc::clone(store),
+                driver: driver.clone(),
+                metrics: Arc::clone(metrics),
+            };
+            let name = format!("verify-{n}");
+            pool.push(
+                thread::Builder::new()
+                    .name(name)
+                    .spawn(move || checker.run())?,
+            );
+        }
+        let capacity = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
+        let room = Arc::new(Semaphore::new(capacity as usize));
+        let ingest = Self {
+            jobs,
+            room,
+            capacity,
+        };
+        Ok((ingest, pool))
+    }
+
+    /// Room for an event, if there is some at once.
+    pub fn try_room(&self, event: &Unverified) -> Option<Room> {
+        let room = Arc::clone(&self.room);
+        let permit = room.try_acquire_many_owned(self.units(event)).ok()?;
+        Some(Room { _permit: permit })
+    }
+
+    /// Waits for room. `None` only when the server is shutting down.
+    pub async fn room(&self, units: u32) -> Option<Room> {
+        let room = Arc::clone(&self.room);
+        let permit = room.acquire_many_owned(units).await.ok()?;
+        Some(Room { _permit: permit })
+    }
+
+    pub fn units(&self, event: &Unverified) -> u32 {
+        // Parsed tags take about as much again as the JSON.
+        let units = (2 * event.json_len()).div_ceil(UNIT);
+        u32::try_from(units).unwrap_or(u32::MAX).min(self.capacity)
+    }
+
+    pub fn submit(&self, event: Unverified, origin: Origin, reply: Box<dyn Reply>, room: Room) {
+        let job = Job {
+            event,
+            origin,
+            reply,
+            room,
+        };
+        // The queue closes only after the last handle is gone, and we hold one.
+        let _ = self.jobs.send(job);
+    }
+}
+
+struct Checker {
+    queue: Receiver<Job>,
+    store: Arc<Store>,
+    driver: driver::Handle,
+    metrics: Arc<Metrics>,
+}
+
+impl Checker {
+    fn run(self) {
+        for job in &self.queue {
+            self.check(job);
+        }
+    }
+
+    fn check(&self, job: Job) {
+        let id = job.event.id();
+        // A store that cannot say lets the event through: the writer will know.
+        if self.store.contains(&id).unwrap_or(false) {
+            self.metrics.events_duplicate.inc();
+            return job.reply.send(id, Word::Answer(Answer::Duplicate));
+        }
+        match job.event.verify(signature::is_valid) {
+            Ok(event) => self.driver.submit(Submission {
+                event: Arc::new(event),
+                origin: job.origin,
+                reply: job.reply,
+                room: job.room,
+            }),
+            Err(error) => {
+                self.metrics.refused("signature");
+                job.reply.send(id, Word::Unverifiable(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The `ngit-grasp` server: sockets, threads, configuration and pages around the pure core.
+//! It carries inputs to the core and effects to the world; it decides nothing.
+
+pub mod app;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod driver;
+pub mod engine;
+pub mod http;
+pub mod identity;
+pub mod ingest;
+pub mod metrics;
+mod perform;
+pub mod relay;
+pub mod transfer;
+mod web;
+pub mod writer;

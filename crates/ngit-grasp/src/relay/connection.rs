@@ -1,0 +1,468 @@
+//! One websocket connection: a task that reads messages, writes what its outbox holds, and
+//! never waits for anything else. Queries run in tasks of their own and end with it.
+
+mod sessions;
+mod subscriptions;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
+use futures_util::SinkExt as _;
+use futures_util::future::BoxFuture;
+use grasp_core::event::Unverified;
+use grasp_core::{EventId, Origin, Pubkey, auth};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite;
+
+use self::sessions::Sessions;
+use self::subscriptions::Subscriptions;
+use super::live::ConnId;
+use super::message::{self, ClientMessage, Rejected};
+use super::outbox::{Out, Outbox};
+use super::{Relay, query};
+use crate::clock::unix_now;
+use crate::ingest::{Reply, Room, Word, signature};
+
+/// Frames put together into one write.
+const MAX_GATHERED: usize = 256;
+/// How long a connection that is being dropped may take to hear why.
+const LAST_WORD: Duration = Duration::from_secs(1);
+/// How long answers may be on their way when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Keys that one connection may prove to hold.
+const MAX_AUTHENTICATED: usize = 32;
+/// COUNTs of one connection at once.
+const MAX_COUNTS: usize = 16;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    pub ip: IpAddr,
+    /// Loopback: no limits per address.
+    pub exempt: bool,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    Gone,
+    Idle,
+    TooSlow,
+    TooLarge,
+    Shutdown,
+}
+
+pub struct Connection {
+    relay: Arc<Relay>,
+    id: ConnId,
+    peer: Peer,
+    ws: WebSocket,
+    outbox: Outbox,
+    queue: mpsc::UnboundedReceiver<Out>,
+    subs: Subscriptions,
+    sessions: Sessions,
+    counts: tokio::task::JoinSet<()>,
+    challenge: String,
+    authenticated: Vec<Pubkey>,
+    in_flight: usize,
+    /// An event that waits for room; nothing is read meanwhile.
+    parked: Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
+    last_heard: Instant,
+    ticks: Interval,
+    shutdown: watch::Receiver<bool>,
+    closing: Option<Instant>,
+}
+
+impl Connection {
+    pub fn new(relay: Arc<Relay>, peer: Peer, ws: WebSocket) -> Self {
+        let limits = &relay.limits;
+        let (outbox, queue) = Outbox::new(limits.outbox_bytes, limits.query_window_bytes);
+        let id = relay.next_conn();
+        relay.live.join(id, outbox.clone());
+        let mut ticks = interval(
+            limits
+                .ping_interval
+                .min(limits.neg_idle)
+                .max(Duration::from_millis(10)),
+        );
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        relay.metrics.connections.inc();
+        Self {
+            id,
+            peer,
+            ws,
+            queue,
+            subs: Subscriptions::new(Arc::clone(&relay), id, outbox.clone()),
+            sessions: Sessions::new(Arc::clone(&relay), outbox.clone()),
+            counts: tokio::task::JoinSet::new(),
+            challenge: challenge(),
+            authenticated: Vec::new(),
+            in_flight: 0,
+            parked: None,
+            last_heard: Instant::now(),
+            ticks,
+            shutdown: relay.shutdown.clone(),
+            closing: None,
+            outbox,
+            relay,
+        }
+    }
+
+    pub async fn run(mut self) {
+        self.say(message::auth(&self.challenge));
+        let end = loop {
+            if let Err(end) = self.step().await {
+                break end;
+            }
+        };
+        tracing::debug!(ip = %self.peer.ip, ?end, "connection ends");
+        self.last_word(&end).await;
+    }
+
+    async fn step(&mut self) -> Result<(), End> {
+        if let Some(since) = self.closing
+            && (self.is_drained() || since.elapsed() > DRAIN)
+        {
+            return Err(End::Shutdown);
+        }
+        let may_read = self.closing.is_none()
+            && self.parked.is_none()
+            && self.in_flight < self.relay.limits.events_in_flight;
+        tokio::select! {
+            biased;
+            () = self.outbox.too_slow() => Err(End::TooSlow),
+            Some(out) = self.queue.recv() => self.deliver(out).await,
+            room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
+            _ = self.ticks.tick() => self.tick().await,
+            Ok(()) = self.shutdown.changed(), if self.closing.is_none() => {
+                self.closing = Some(Instant::now());
+                Ok(())
+            }
+            received = self.ws.recv(), if may_read => self.receive(received),
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.in_flight == 0 && self.parked.is_none() && self.queue.is_empty()
+    }
+
+    fn say(&self, frame: Utf8Bytes) {
+        self.outbox.send(Out::Text(frame));
+    }
+
+    // Reading
+
+    fn receive(&mut self, received: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+        let message = match received {
+            Some(Ok(message)) => message,
+            Some(Err(error)) => {
+                return Err(if is_too_large(error) {
+                    End::TooLarge
+                } else {
+                    End::Gone
+                });
+            }
+            None => return Err(End::Gone),
+        };
+        self.last_heard = Instant::now();
+        match message {
+            Message::Text(text) => self.on_text(&text),
+            Message::Binary(_) => self.say(message::notice("invalid: messages are text")),
+            Message::Close(_) => return Err(End::Gone),
+            Message::Ping(_) | Message::Pong(_) => {}
+        }
+        Ok(())
+    }
+
+    fn on_text(&mut self, text: &str) {
+        match message::parse(text, &self.relay.limits) {
+            Ok(message) => {
+                self.relay.metrics.message(message.label());
+                self.on_message(message);
+            }
+            Err(rejected) => {
+                self.relay.metrics.message("invalid");
+                self.say(rejected.frame());
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: ClientMessage<'_>) {
+        let refused = match message {
+            ClientMessage::Event(json) => {
+                self.on_event(json);
+                None
+            }
+            ClientMessage::Auth(json) => {
+                self.on_auth(json);
+                None
+            }
+            ClientMessage::Req { sub, filters } => self.subs.open(sub, filters).err(),
+            ClientMessage::Count { sub, filters } => self.on_count(sub, filters),
+            ClientMessage::Close { sub } => {
+                self.subs.close(&sub);
+                None
+            }
+            ClientMessage::NegOpen { sub, filter, frame } => {
+                self.sessions.open(sub, *filter, frame).err()
+            }
+            ClientMessage::NegMsg { sub, frame } => self.sessions.step(sub, frame).err(),
+            ClientMessage::NegClose { sub } => {
+                self.sessions.close(&sub);
+                None
+            }
+        };
+        if let Some(rejected) = refused {
+            self.say(rejected.frame());
+        }
+    }
+
+    fn on_event(&mut self, json: &str) {
+        self.relay.metrics.events_received.inc();
+        let event = match Unverified::parse(json, &self.relay.limits) {
+            Ok(event) => event,
+            Err(error) => {
+                self.relay.metrics.refused("malformed");
+                return self.say(match message::claimed_id(json) {
+                    Some(id) => message::ok_error(&id, &error),
+                    None => message::notice(&error.to_string()),
+                });
+            }
+        };
+        if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
+            self.relay.metrics.refused("ip_rate");
+            let rate = self.relay.limits.events_per_minute_per_ip;
+            let text = format!("rate-limited: more than {rate} events a minute from this address");
+            return self.say(message::ok_text(&event.id(), false, &text));
+        }
+        match self.relay.ingest.try_room(&event) {
+            Some(room) => self.submit(event, room),
+            None => self.park(event),
+        }
+    }
+
+    fn submit(&mut self, event: Unverified, room: Room) {
+        self.in_flight += 1;
+        let origin = Origin::Client {
+            authenticated: self.authenticated.clone(),
+        };
+        let reply = Box::new(ClientReply(self.outbox.clone()));
+        self.relay.ingest.submit(event, origin, reply, room);
+    }
+
+    fn park(&mut self, event: Unverified) {
+        let ingest = self.relay.ingest.clone();
+        let units = ingest.units(&event);
+        let room = Box::pin(async move { ingest.room(units).await });
+        self.parked = Some((event, room));
+    }
+
+    fn unpark(&mut self, room: Option<Room>) -> Result<(), End> {
+        let (Some((event, _)), Some(room)) = (self.parked.take(), room) else {
+            return Err(End::Shutdown);
+        };
+        self.submit(event, room);
+        Ok(())
+    }
+
+    /// NIP-42. The signature is checked here: one per message that the client waits for.
+    fn on_auth(&mut self, json: &str) {
+        let verified = Unverified::parse(json, &self.relay.limits)
+            .and_then(|event| event.verify(signature::is_valid));
+        let event = match verified {
+            Ok(event) => event,
+            Err(error) => {
+                return self.say(match message::claimed_id(json) {
+                    Some(id) => message::ok_error(&id, &error),
+                    None => message::notice(&error.to_string()),
+                });
+            }
+        };
+        let frame = match auth::check(&event, &self.challenge, &self.relay.url, unix_now()) {
+            Ok(key) if self.authenticated.contains(&key) => message::ok_text(&event.id, true, ""),
+            Ok(_) if self.authenticated.len() == MAX_AUTHENTICATED => {
+                let text = format!("blocked: more than {MAX_AUTHENTICATED} keys on one connection");
+                message::ok_text(&event.id, false, &text)
+            }
+            Ok(key) => {
+                self.authenticated.push(key);
+                message::ok_text(&event.id, true, "")
+            }
+            Err(error) => message::ok_text(&event.id, false, &error.to_string()),
+        };
+        self.say(frame);
+    }
+
+    fn on_count(&mut self, sub: String, filters: Vec<grasp_core::Filter>) -> Option<Rejected> {
+        while self.counts.try_join_next().is_some() {}
+        if self.counts.len() >= MAX_COUNTS {
+            let reason = format!("rate-limited: more than {MAX_COUNTS} COUNTs at once");
+            return Some(Rejected::Closed { sub, reason });
+        }
+        let name = message::quote(&sub).into();
+        let count = query::count(Arc::clone(&self.relay), self.outbox.clone(), name, filters);
+        self.counts.spawn(count);
+        None
+    }
+
+    // Writing
+
+    /// Writes what waits, as much as there is, in one go.
+    async fn deliver(&mut self, first: Out) -> Result<(), End> {
+        let mut frames = Vec::new();
+        let mut windows = Vec::new();
+        let mut next = Some(first);
+        while let Some(out) = next {
+            self.unfold(out, &mut frames, &mut windows);
+            next = (frames.len() < MAX_GATHERED)
+                .then(|| self.queue.try_recv().ok())
+                .flatten();
+        }
+        let write = async {
+            for frame in frames {
+                self.ws.feed(Message::Text(frame)).await?;
+            }
+            self.ws.flush().await
+        };
+        tokio::select! {
+            biased;
+            () = self.outbox.too_slow() => Err(End::TooSlow),
+            written = timeout(self.relay.limits.write_timeout, write) => match written {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) => Err(End::Gone),
+                Err(_) => Err(End::TooSlow),
+            },
+        }
+    }
+
+    /// Turns one entry of the outbox into the frames that it means now.
+    fn unfold(
+        &mut self,
+        out: Out,
+        frames: &mut Vec<Utf8Bytes>,
+        windows: &mut Vec<tokio::sync::OwnedSemaphorePermit>,
+    ) {
+        match out {
+            Out::Text(frame) => frames.push(frame),
+            Out::Answer(frame) => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                frames.push(frame);
+            }
+            Out::Stored {
+                sub,
+                frames: stored,
+                window,
+            } => {
+                if self.subs.is_open(sub) {
+                    frames.extend(stored);
+                    windows.push(window);
+                }
+            }
+            Out::QueryDone { sub, result } => self.subs.query_done(sub, result, frames),
+            Out::Live(live) => self.subs.live(live, frames),
+            Out::NegOpened { session, result } => {
+                frames.extend(self.sessions.opened(session, result))
+            }
+            Out::NegReply { session, result } => {
+                frames.extend(self.sessions.replied(session, result))
+            }
+        }
+    }
+
+    async fn tick(&mut self) -> Result<(), End> {
+        for frame in self.sessions.close_idle() {
+            self.say(frame);
+        }
+        let silent = self.last_heard.elapsed();
+        if silent > self.relay.limits.websocket_idle {
+            return Err(End::Idle);
+        }
+        if silent >= self.relay.limits.ping_interval / 2 {
+            let ping = self.ws.send(Message::Ping(bytes::Bytes::new()));
+            return match timeout(self.relay.limits.write_timeout, ping).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) => Err(End::Gone),
+                Err(_) => Err(End::TooSlow),
+            };
+        }
+        Ok(())
+    }
+
+    /// Says why, if the other side still listens.
+    async fn last_word(mut self, end: &End) {
+        let limits = &self.relay.limits;
+        let (code, reason) = match end {
+            End::Gone => (close_code::NORMAL, String::new()),
+            End::Idle => (close_code::AWAY, "idle for too long".to_owned()),
+            End::TooSlow => {
+                self.relay.metrics.slow_readers.inc();
+                (
+                    close_code::POLICY,
+                    "too slow: events were waiting and not read".to_owned(),
+                )
+            }
+            End::TooLarge => {
+                let reason = format!("message is larger than {} bytes", limits.message_bytes);
+                (close_code::SIZE, reason)
+            }
+            End::Shutdown => (close_code::AWAY, "the relay is shutting down".to_owned()),
+        };
+        let farewell = async {
+            if !matches!(end, End::Gone | End::Shutdown) {
+                self.ws
+                    .feed(Message::Text(message::notice(&format!("error: {reason}"))))
+                    .await?;
+            }
+            let reason = reason.into();
+            self.ws
+                .send(Message::Close(Some(CloseFrame { code, reason })))
+                .await
+        };
+        let _ = timeout(LAST_WORD, farewell).await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.relay.live.leave(self.id);
+        self.relay.metrics.connections.dec();
+    }
+}
+
+async fn wait_for_room(
+    parked: &mut Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
+) -> Option<Room> {
+    match parked {
+        Some((_, room)) => room.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn is_too_large(error: axum::Error) -> bool {
+    let inner = error.into_inner();
+    matches!(
+        inner.downcast_ref::<tungstenite::Error>(),
+        Some(tungstenite::Error::Capacity(_))
+    )
+}
+
+/// 128 bits that nobody can guess.
+fn challenge() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness no challenge can be answered: the connection works, AUTH does not.
+    if getrandom::fill(&mut bytes).is_err() {
+        tracing::error!("the system gives no randomness: AUTH is off for this connection");
+    }
+    grasp_core::id::to_hex(&bytes)
+}
+
+struct ClientReply(Outbox);
+
+impl Reply for ClientReply {
+    fn send(self: Box<Self>, id: EventId, word: Word) {
+        self.0.send(Out::Answer(message::ok(&id, &word)));
+    }
+}

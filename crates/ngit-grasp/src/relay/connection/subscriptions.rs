@@ -1,0 +1,177 @@
+//! The subscriptions of one connection: first what is stored, then EOSE, then what is live, and
+//! no event in both.
+
+use std::sync::Arc;
+
+use axum::extract::ws::Utf8Bytes;
+use grasp_core::{Filter, Seq};
+use grasp_store::Completeness;
+use rustc_hash::FxHashMap;
+use tokio::task::AbortHandle;
+
+use crate::relay::live::ConnId;
+use crate::relay::message::{self, Rejected};
+use crate::relay::outbox::{LiveEvent, Outbox, SubKey};
+use crate::relay::{Relay, query};
+
+pub(super) struct Subscriptions {
+    relay: Arc<Relay>,
+    conn: ConnId,
+    outbox: Outbox,
+    names: FxHashMap<String, SubKey>,
+    subs: FxHashMap<SubKey, Sub>,
+    next: u64,
+    values: usize,
+}
+
+struct Sub {
+    /// As JSON.
+    name: Arc<str>,
+    values: usize,
+    query: AbortHandle,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The query runs; live events wait for its end.
+    Stored { held: Vec<LiveEvent> },
+    /// The query saw everything below `from`.
+    Live { from: Seq },
+}
+
+impl Subscriptions {
+    pub(super) fn new(relay: Arc<Relay>, conn: ConnId, outbox: Outbox) -> Self {
+        Self {
+            relay,
+            conn,
+            outbox,
+            names: FxHashMap::default(),
+            subs: FxHashMap::default(),
+            next: 0,
+            values: 0,
+        }
+    }
+
+    /// Opens, or replaces the one of that name.
+    pub(super) fn open(&mut self, name: String, filters: Vec<Filter>) -> Result<(), Rejected> {
+        self.close(&name);
+        let values = filters.iter().map(|filter| filter.value_count() + 1).sum();
+        if let Some(reason) = self.refusal(values) {
+            return Err(Rejected::Closed { sub: name, reason });
+        }
+        let key = SubKey(self.next);
+        self.next += 1;
+        let quoted: Arc<str> = message::quote(&name).into();
+        // First live, then the query: nothing falls between them.
+        self.relay.live.subscribe(self.conn, key, filters.clone());
+        let task = query::stored(
+            Arc::clone(&self.relay),
+            self.outbox.clone(),
+            key,
+            Arc::clone(&quoted),
+            filters,
+        );
+        let sub = Sub {
+            name: quoted,
+            values,
+            query: tokio::spawn(task).abort_handle(),
+            stage: Stage::Stored { held: Vec::new() },
+        };
+        self.values += values;
+        self.names.insert(name, key);
+        self.subs.insert(key, sub);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, name: &str) {
+        if let Some(key) = self.names.remove(name) {
+            self.relay.live.unsubscribe(self.conn, key);
+            self.forget(key);
+        }
+    }
+
+    pub(super) fn is_open(&self, key: SubKey) -> bool {
+        self.subs.contains_key(&key)
+    }
+
+    pub(super) fn query_done(
+        &mut self,
+        key: SubKey,
+        result: Result<(Seq, Completeness), String>,
+        frames: &mut Vec<Utf8Bytes>,
+    ) {
+        let Some(sub) = self.subs.get_mut(&key) else {
+            return;
+        };
+        match result {
+            Ok((from, completeness)) => {
+                frames.push(message::eose(&sub.name, completeness));
+                let before = std::mem::replace(&mut sub.stage, Stage::Live { from });
+                if let Stage::Stored { held } = before {
+                    for live in held {
+                        self.live(live, frames);
+                    }
+                }
+            }
+            Err(reason) => {
+                frames.push(message::closed(&sub.name, &reason));
+                self.names.retain(|_, named| *named != key);
+                self.relay.live.unsubscribe(self.conn, key);
+                self.forget(key);
+            }
+        }
+    }
+
+    pub(super) fn live(&mut self, live: LiveEvent, frames: &mut Vec<Utf8Bytes>) {
+        let Some(sub) = self.subs.get_mut(&live.sub) else {
+            return self.outbox.live_done(live.bytes());
+        };
+        match &mut sub.stage {
+            Stage::Stored { held } => held.push(live),
+            Stage::Live { from } => {
+                self.outbox.live_done(live.bytes());
+                if live.seq.is_none_or(|seq| seq >= *from) {
+                    frames.push(message::event(&sub.name, live.event.json()));
+                }
+            }
+        }
+    }
+
+    fn refusal(&self, values: usize) -> Option<String> {
+        let limits = &self.relay.limits;
+        if self.subs.len() >= limits.subscriptions {
+            return Some(format!(
+                "blocked: more than {} subscriptions",
+                limits.subscriptions
+            ));
+        }
+        if self.values + values > limits.connection_values {
+            let most = limits.connection_values;
+            return Some(format!(
+                "blocked: more than {most} filter values in all subscriptions"
+            ));
+        }
+        None
+    }
+
+    fn forget(&mut self, key: SubKey) {
+        let Some(sub) = self.subs.remove(&key) else {
+            return;
+        };
+        sub.query.abort();
+        self.values -= sub.values;
+        if let Stage::Stored { held } = sub.stage {
+            for live in held {
+                self.outbox.live_done(live.bytes());
+            }
+        }
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        for sub in self.subs.values() {
+            sub.query.abort();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The Nostr relay: connections, queries, reconciliation and live delivery. Events that come in
+//! leave through `ingest`; reads go straight to the store and never near the core.
+
+pub mod connection;
+pub mod live;
+pub mod message;
+pub mod negentropy;
+pub mod outbox;
+mod query;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use grasp_core::Limits;
+use grasp_core::limiter::{Limiter, Rate};
+use grasp_store::Store;
+use tokio::sync::{Semaphore, watch};
+
+use self::live::ConnId;
+use crate::clock::Clock;
+use crate::ingest::Ingest;
+use crate::metrics::Metrics;
+
+/// Addresses with a rate bucket: 100,000 x 72 bytes = 7 MB.
+const MAX_RATED_IPS: usize = 100_000;
+
+/// What all connections share.
+pub struct Relay {
+    pub store: Arc<Store>,
+    pub ingest: Ingest,
+    pub live: live::Handle,
+    pub limits: Limits,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    /// Our websocket URL as the world knows it.
+    pub url: String,
+    pub shutdown: watch::Receiver<bool>,
+    /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
+    readers: Semaphore,
+    /// Items that all NEG sessions may hold.
+    neg_room: Arc<Semaphore>,
+    ip_rate: Mutex<Limiter<IpAddr>>,
+    next_conn: AtomicU64,
+}
+
+/// A part of the server that the relay cannot do without is gone; only during shutdown.
+#[derive(Debug, thiserror::Error)]
+#[error("error: shutting down")]
+pub struct Gone;
+
+impl Relay {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        store: Arc<Store>,
+        ingest: Ingest,
+        live: live::Handle,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+        url: String,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let rate = Rate::per_minute(limits.events_per_minute_per_ip);
+        Self {
+            readers: Semaphore::new(cores.max(2)),
+            neg_room: Arc::new(Semaphore::new(
+                limits.neg_items_total.min(Semaphore::MAX_PERMITS),
+            )),
+            ip_rate: Mutex::new(Limiter::new(rate, MAX_RATED_IPS)),
+            next_conn: AtomicU64::new(0),
+            store,
+            ingest,
+            live,
+            limits,
+            metrics,
+            clock,
+            url,
+            shutdown,
+        }
+    }
+
+    fn next_conn(&self) -> ConnId {
+        ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes one event from an address's allowance.
+    fn may_publish(&self, ip: IpAddr) -> bool {
+        let mut rate = self.ip_rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.allow(ip, self.clock.mono())
+    }
+
+    /// Runs one slice of reading on a thread that may wait for the disk.
+    async fn read<T: Send + 'static>(
+        &self,
+        slice: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Gone> {
+        let _turn = self.readers.acquire().await.map_err(|_| Gone)?;
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || slice(&store))
+            .await
+            .map_err(|_| Gone)
+    }
+}

@@ -1,0 +1,154 @@
+//! NIP-77, the server's side. A session is a sealed list of times and ids; each message is
+//! answered from it without other state. Bounded in items, in bytes per message and in time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use grasp_core::{EventId, Filter, Limits, Timestamp};
+use grasp_store::{Budget, Progress, Query, Want};
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Relay;
+use super::outbox::{Out, Outbox, SubKey};
+use super::query::failed;
+use crate::clock::unix_now;
+
+/// Index rows read in one slice: a few milliseconds.
+const SLICE: Budget = Budget(10_000);
+
+/// A session that is ready, with the answer to its first message.
+pub struct Opened {
+    pub items: Arc<NegentropyStorageVector>,
+    pub room: Option<OwnedSemaphorePermit>,
+    pub reply: Vec<u8>,
+}
+
+/// Collects what matches and answers the first message.
+pub(super) async fn open(
+    relay: Arc<Relay>,
+    outbox: Outbox,
+    session: SubKey,
+    filter: Filter,
+    frame: Vec<u8>,
+) {
+    let started = Instant::now();
+    let result = opened(&relay, filter, frame).await;
+    relay.metrics.query("NEG", started.elapsed().as_secs_f64());
+    outbox.send(Out::NegOpened { session, result });
+}
+
+/// Answers a further message.
+pub(super) async fn step(
+    relay: Arc<Relay>,
+    outbox: Outbox,
+    session: SubKey,
+    items: Arc<NegentropyStorageVector>,
+    frame: Vec<u8>,
+) {
+    let limit = relay.limits.neg_frame_bytes;
+    let result = match relay.read(move |_| reconcile(&items, &frame, limit)).await {
+        Ok(result) => result,
+        Err(gone) => Err(gone.to_string()),
+    };
+    outbox.send(Out::NegReply { session, result });
+}
+
+async fn opened(relay: &Relay, filter: Filter, frame: Vec<u8>) -> Result<Opened, String> {
+    let limit = relay.limits.neg_frame_bytes;
+    let (found, room) = collect(relay, filter).await?;
+    let slice = relay.read(move |_| {
+        let items = seal(found)?;
+        let reply = reconcile(&items, &frame, limit)?;
+        Ok::<_, String>((items, reply))
+    });
+    let (items, reply) = slice.await.map_err(|gone| gone.to_string())??;
+    Ok(Opened {
+        items: Arc::new(items),
+        room,
+        reply,
+    })
+}
+
+type Found = Vec<(Timestamp, EventId)>;
+
+async fn collect(
+    relay: &Relay,
+    filter: Filter,
+) -> Result<(Found, Option<OwnedSemaphorePermit>), String> {
+    let most = relay.limits.neg_items;
+    let mut query = Query::new(vec![filter], most.saturating_add(1), Want::Ids);
+    let mut found = Vec::new();
+    let mut room = None;
+    loop {
+        let before = found.len();
+        let slice = relay.read(move |store| {
+            let visit = |item: grasp_store::Found<'_>| found.push((item.created_at, item.id));
+            let progress = store.advance(&mut query, SLICE, unix_now(), visit);
+            (query, found, progress)
+        });
+        let progress;
+        (query, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
+        if found.len() > most {
+            return Err(too_many(&relay.limits));
+        }
+        take_room(&relay.neg_room, found.len() - before, &mut room)?;
+        match progress {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => return Ok((found, room)),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+fn too_many(limits: &Limits) -> String {
+    format!(
+        "blocked: more than {} events match, narrow the filter",
+        limits.neg_items
+    )
+}
+
+fn take_room(
+    all: &Arc<Semaphore>,
+    items: usize,
+    mine: &mut Option<OwnedSemaphorePermit>,
+) -> Result<(), String> {
+    let busy = || "rate-limited: too many events in open NEG sessions, try again later".to_owned();
+    let items = u32::try_from(items).map_err(|_| busy())?;
+    let more = Arc::clone(all)
+        .try_acquire_many_owned(items)
+        .map_err(|_| busy())?;
+    match mine {
+        Some(room) => room.merge(more),
+        None => *mine = Some(more),
+    }
+    Ok(())
+}
+
+fn seal(found: Found) -> Result<NegentropyStorageVector, String> {
+    let mut items = NegentropyStorageVector::with_capacity(found.len());
+    // Newest first in the store, oldest first here.
+    for (created_at, id) in found.into_iter().rev() {
+        items
+            .insert(created_at.0, Id::from_byte_array(id.0))
+            .map_err(internal)?;
+    }
+    items.seal().map_err(internal)?;
+    Ok(items)
+}
+
+fn internal(error: negentropy::Error) -> String {
+    tracing::error!(%error, "negentropy session failed");
+    "error: the session failed".to_owned()
+}
+
+/// Answers one message of the other side; also the entry point of the fuzzer.
+pub fn reconcile(
+    items: &NegentropyStorageVector,
+    frame: &[u8],
+    limit: usize,
+) -> Result<Vec<u8>, String> {
+    let mut side = Negentropy::borrowed(items, limit as u64).map_err(internal)?;
+    side.reconcile(frame)
+        .map_err(|error| format!("invalid: not a negentropy message: {error}"))
+}

@@ -1,0 +1,123 @@
+//! REQ and COUNT: the store is read slice by slice, and the next slice waits until the reader
+//! has taken the last one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::ws::Utf8Bytes;
+use grasp_core::{Filter, Seq};
+use grasp_store::{Budget, Completeness, Progress, Query, Store, StoreError, Want};
+
+use super::Relay;
+use super::message;
+use super::outbox::{Out, Outbox, SubKey};
+use crate::clock::unix_now;
+
+/// Cursor steps of a slice that sends nothing: about 5 ms.
+const COUNT_SLICE: Budget = Budget(10_000);
+
+/// Sends the stored events of a subscription and then the end of its query.
+pub(super) async fn stored(
+    relay: Arc<Relay>,
+    outbox: Outbox,
+    sub: SubKey,
+    name: Arc<str>,
+    filters: Vec<Filter>,
+) {
+    let started = Instant::now();
+    let result = send_stored(&relay, &outbox, sub, &name, filters).await;
+    relay.metrics.query("REQ", started.elapsed().as_secs_f64());
+    outbox.send(Out::QueryDone { sub, result });
+}
+
+async fn send_stored(
+    relay: &Relay,
+    outbox: &Outbox,
+    sub: SubKey,
+    name: &Arc<str>,
+    filters: Vec<Filter>,
+) -> Result<(Seq, Completeness), String> {
+    let mut query = Query::new(filters, relay.limits.query_results, Want::Json);
+    loop {
+        let name = Arc::clone(name);
+        let slice = relay.read(move |store| slice(store, query, &name)).await;
+        let Slice {
+            query: rest,
+            frames,
+            progress,
+        } = slice.map_err(|gone| gone.to_string())?;
+        query = rest;
+        if !frames.is_empty() {
+            outbox.stored(sub, frames).await;
+        }
+        match progress {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => {
+                return Ok((query.bound().unwrap_or_default(), query.completeness()));
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+struct Slice {
+    query: Query,
+    frames: Vec<Utf8Bytes>,
+    progress: Result<Progress, StoreError>,
+}
+
+fn slice(store: &Store, mut query: Query, name: &str) -> Slice {
+    let mut frames = Vec::new();
+    let progress = store.advance(&mut query, Budget::SLICE, unix_now(), |found| {
+        frames.push(message::event(name, found.json));
+    });
+    Slice {
+        query,
+        frames,
+        progress,
+    }
+}
+
+/// Answers a COUNT (NIP-45); several filters count an event once.
+pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, filters: Vec<Filter>) {
+    let started = Instant::now();
+    let frame = match counted(&relay, filters).await {
+        Ok((count, approximate)) => message::count(&name, count, approximate),
+        Err(reason) => message::closed(&name, &reason),
+    };
+    relay
+        .metrics
+        .query("COUNT", started.elapsed().as_secs_f64());
+    outbox.send(Out::Text(frame));
+}
+
+async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), String> {
+    // A limit says how many events to send; a COUNT sends none.
+    let filters = filters.into_iter().map(|filter| Filter {
+        limit: None,
+        ..filter
+    });
+    let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
+    let mut count = 0;
+    loop {
+        let slice = relay.read(move |store| {
+            let mut found = 0;
+            let progress = store.advance(&mut query, COUNT_SLICE, unix_now(), |_| found += 1);
+            (query, found, progress)
+        });
+        let (rest, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
+        query = rest;
+        count += found;
+        match progress {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => return Ok((count, query.completeness() == Completeness::More)),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// The operator reads what broke, the client only that it did.
+pub(super) fn failed(error: &StoreError) -> String {
+    tracing::error!(%error, "query failed");
+    "error: the query could not be answered".to_owned()
+}

@@ -1,0 +1,340 @@
+//! Moving data in and out: backup and restore of the store, export and import as JSON lines.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use grasp_core::admit::Refusal;
+use grasp_core::event::Unverified;
+use grasp_core::{Answer, EventId, Filter, Limits, Origin};
+use grasp_store::{Budget, Progress, Query, Store, StoreError, Want};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::runtime::Runtime;
+
+use crate::app::{StartError, open_store, policy};
+use crate::clock::{Clock, unix_now};
+use crate::config::{Config, DatabaseBackend};
+use crate::engine::Engine;
+use crate::identity::{PUBLIC_FILE, SECRET_FILE, write_private};
+use crate::ingest::{Ingest, Reply, Word};
+use crate::metrics::Metrics;
+
+/// Refused lines that are shown one by one.
+const MAX_SHOWN: usize = 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the memory backend keeps nothing on disk; set NGIT_DATABASE_BACKEND=lmdb")]
+    InMemory,
+    #[error("the server that runs on this data must be stopped first: {0}")]
+    Running(StoreError),
+}
+
+fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TransferError {
+    let path = path.into();
+    move |source| TransferError::Io { path, source }
+}
+
+fn on_disk(config: &Config) -> Result<&Path, TransferError> {
+    match config.database_backend {
+        DatabaseBackend::Lmdb => Ok(&config.relay_data_path),
+        DatabaseBackend::Memory => Err(TransferError::InMemory),
+    }
+}
+
+fn stopped(error: StoreError) -> TransferError {
+    match error {
+        error @ StoreError::Locked { .. } => TransferError::Running(error),
+        error => error.into(),
+    }
+}
+
+/// Events and owner key, consistent, while the server may be running.
+pub fn backup(config: &Config, dir: &Path) -> Result<(), TransferError> {
+    let data = on_disk(config)?;
+    let store = Store::open_read_only(data)?;
+    let bar = spinner("copying events");
+    let summary = store.backup(dir)?;
+    bar.finish_and_clear();
+    for name in [SECRET_FILE, PUBLIC_FILE] {
+        copy_private(&data.join(name), &dir.join(name))?;
+    }
+    say(&format!(
+        "{} events, {} bytes in {}",
+        summary.events,
+        summary.bytes,
+        dir.display()
+    ));
+    Ok(())
+}
+
+/// Into a data directory that has no events yet.
+pub fn restore(config: &Config, dir: &Path) -> Result<(), TransferError> {
+    let data = on_disk(config)?;
+    let bar = spinner("checking and copying events");
+    let summary = grasp_store::restore(dir, data).map_err(stopped)?;
+    bar.finish_and_clear();
+    for name in [SECRET_FILE, PUBLIC_FILE] {
+        let target = data.join(name);
+        if target.exists() {
+            say(&format!(
+                "{} is there already and was kept",
+                target.display()
+            ));
+        } else {
+            copy_private(&dir.join(name), &target)?;
+        }
+    }
+    say(&format!(
+        "{} events restored to {}",
+        summary.events,
+        data.display()
+    ));
+    Ok(())
+}
+
+fn copy_private(from: &Path, to: &Path) -> Result<(), TransferError> {
+    match fs::read_to_string(from) {
+        Ok(text) => write_private(to, &text).map_err(io_error(to)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io_error(from)(error)),
+    }
+}
+
+/// All events, newest first, one JSON object a line.
+pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError> {
+    let store = Store::open_read_only(on_disk(config)?)?;
+    let path = file.unwrap_or(Path::new("standard output"));
+    let mut out: Box<dyn Write> = match file {
+        Some(path) => Box::new(BufWriter::new(
+            File::create_new(path).map_err(io_error(path))?,
+        )),
+        None => Box::new(BufWriter::new(io::stdout().lock())),
+    };
+    let bar = bar(store.stats()?.events, "{bar:30} {pos}/{len} events {eta}");
+    let mut query = Query::new(vec![Filter::default()], usize::MAX, Want::Json);
+    let mut exported = 0_u64;
+    let mut failure = None;
+    loop {
+        let progress = store.advance(&mut query, Budget::SLICE, unix_now(), |found| {
+            if failure.is_none() {
+                failure = writeln!(out, "{}", found.json).err();
+                exported += 1;
+            }
+        })?;
+        if let Some(error) = failure {
+            return Err(io_error(path)(error));
+        }
+        bar.set_position(exported);
+        if progress == Progress::Done {
+            break;
+        }
+    }
+    out.flush().map_err(io_error(path))?;
+    bar.finish_and_clear();
+    say(&format!("{exported} events exported"));
+    Ok(())
+}
+
+/// Reads JSON lines through the same rules as a client's events. True when every line was an
+/// event that is now here, or was, or has been replaced or deleted by its author.
+pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferError> {
+    on_disk(config)?;
+    let store = Arc::new(open_store(config).map_err(stopped)?);
+    let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
+    let engine = Engine::start(policy(config), &store, &metrics, Clock::start())
+        .map_err(StartError::from)?;
+    let (source, bytes): (Box<dyn Read>, u64) = match file {
+        Some(path) => {
+            let file = File::open(path).map_err(io_error(path))?;
+            let bytes = file.metadata().map(|meta| meta.len()).unwrap_or(0);
+            (Box::new(file), bytes)
+        }
+        None => (Box::new(io::stdin().lock()), 0),
+    };
+    let bar = bar(bytes, "{bar:30} {bytes}/{total_bytes} {eta}");
+    let tally = read_lines(
+        BufReader::new(source),
+        &engine.ingest,
+        &config.limits(),
+        &bar,
+    );
+    engine.stop();
+    bar.finish_and_clear();
+    let tally = tally.map_err(io_error(file.unwrap_or(Path::new("standard input"))))?;
+    tally.report();
+    Ok(tally.refused == 0)
+}
+
+fn read_lines(
+    mut source: impl BufRead,
+    ingest: &Ingest,
+    limits: &Limits,
+    bar: &ProgressBar,
+) -> io::Result<Tally> {
+    let (answers, answered) = unbounded();
+    let waiting = tokio::runtime::Builder::new_current_thread().build()?;
+    let mut tally = Tally::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        // One byte more than the limit tells a long line from a good one.
+        let most = limits.event_bytes as u64 + 2;
+        let read = (&mut source).take(most).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            break;
+        }
+        if read as u64 == most && line.last() != Some(&b'\n') {
+            skip_line(&mut source)?;
+        }
+        bar.inc(read as u64);
+        tally.submit(number, &line, &waiting, ingest, limits, &answers);
+        tally.collect(&answered);
+    }
+    drop(answers);
+    for answer in answered {
+        tally.count(answer);
+    }
+    Ok(tally)
+}
+
+fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let available = source.fill_buf()?;
+        if available.is_empty() {
+            return Ok(());
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(available.len(), |end| end + 1);
+        source.consume(used);
+        if end.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+struct Answered {
+    line: u64,
+    word: Word,
+}
+
+struct LineReply {
+    line: u64,
+    answers: Sender<Answered>,
+}
+
+impl Reply for LineReply {
+    fn send(self: Box<Self>, _: EventId, word: Word) {
+        let line = self.line;
+        let _ = self.answers.send(Answered { line, word });
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    stored: u64,
+    known: u64,
+    superseded: u64,
+    refused: u64,
+}
+
+impl Tally {
+    fn submit(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        waiting: &Runtime,
+        ingest: &Ingest,
+        limits: &Limits,
+        answers: &Sender<Answered>,
+    ) {
+        let text = String::from_utf8_lossy(line);
+        if text.trim().is_empty() {
+            return;
+        }
+        let event = match Unverified::parse(text.trim(), limits) {
+            Ok(event) => event,
+            Err(error) => return self.refuse(number, &error.to_string()),
+        };
+        // This thread has nothing else to do: it waits where a connection would park.
+        let Some(room) = waiting.block_on(ingest.room(ingest.units(&event))) else {
+            return self.refuse(number, "error: stopping");
+        };
+        let reply = LineReply {
+            line: number,
+            answers: answers.clone(),
+        };
+        ingest.submit(event, Origin::Import, Box::new(reply), room);
+    }
+
+    fn collect(&mut self, answered: &Receiver<Answered>) {
+        while let Ok(answer) = answered.try_recv() {
+            self.count(answer);
+        }
+    }
+
+    fn count(&mut self, answered: Answered) {
+        match answered.word {
+            Word::Answer(Answer::Accepted) => self.stored += 1,
+            Word::Answer(Answer::Duplicate) => self.known += 1,
+            Word::Answer(Answer::Refused(
+                Refusal::Replaced | Refusal::Deleted | Refusal::Vanished,
+            )) => {
+                self.superseded += 1;
+            }
+            Word::Answer(Answer::Refused(refusal)) => {
+                self.refuse(answered.line, &refusal.to_string())
+            }
+            Word::Unverifiable(error) => self.refuse(answered.line, &error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, line: u64, why: &str) {
+        self.refused += 1;
+        if self.refused <= MAX_SHOWN as u64 {
+            say(&format!("line {line}: {why}"));
+        }
+    }
+
+    fn report(&self) {
+        say(&format!(
+            "{} events imported, {} were here already, {} replaced or deleted, {} refused",
+            self.stored, self.known, self.superseded, self.refused
+        ));
+    }
+}
+
+/// Progress and results go to standard error: standard output is for data.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length), target());
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn spinner(message: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, target()).with_message(message);
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
+fn target() -> ProgressDrawTarget {
+    if io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    }
+}
