@@ -1,0 +1,351 @@
+//! The relay's figures: ingest, queries, fan-out, reconciliation, memory, start.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use grasp_core::Event;
+use grasp_core::id::{hex_to_vec, to_hex};
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+use serde_json::{Value, json};
+use testkit::Server;
+use tokio::runtime::Runtime;
+
+use crate::load::Wire;
+use crate::process::{build_server, cpu_seconds, fill, memory_mb, start, verification_us};
+use crate::report::{Report, percentile};
+use crate::synth::Synth;
+
+/// Events measured at each size of the store and each number of connections.
+const MEASURED: usize = 10_000;
+
+pub fn run(scale: usize) -> Report {
+    let runtime = Runtime::new().expect("a runtime");
+    let bin = build_server();
+    let mut report = Report::default();
+    ingest(&runtime, &bin, &mut report, scale);
+    queries(&runtime, &bin, &mut report, scale);
+    fan_out(&runtime, &bin, &mut report, scale);
+    reconciliation(&runtime, &bin, &mut report, scale);
+    report
+}
+
+fn ingest(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
+    let mut synth = Synth::new(1);
+    let measured = MEASURED / scale;
+    eprintln!("signing {} events", 4 * measured);
+    let mut signed: Vec<Event> = (0..4 * measured).map(|_| synth.signed()).collect();
+    let verify = verification_us(&signed[..measured]);
+    report.note("one signature check", verify, "us");
+
+    let mut server = start(bin);
+    server.terminate();
+    let mut stored = 0;
+    for size in [10_000 / scale, 500_000 / scale] {
+        eprintln!("store of {size} events");
+        fill(&data(&server), (stored..size).map(|_| synth.unsigned()));
+        stored = size;
+        server.restart();
+        for connections in [1, 16] {
+            let batch: Vec<Event> = signed.drain(..measured).collect();
+            let name = format!("ingest, {size} stored, {connections} connection(s)");
+            let (rate, cpu) = publish(runtime, &server, &batch, connections);
+            report.note(&name, rate, "events/s");
+            report.at_most(
+                format!("{name}: CPU in checks"),
+                cpu / verify,
+                "checks",
+                2.0,
+            );
+            stored += measured;
+        }
+        report.note(
+            format!("RSS after ingest at {size}"),
+            memory_mb(server.pid(), "VmRSS"),
+            "MB",
+        );
+        server.terminate();
+    }
+    report.note(
+        "disk per event",
+        disk_per_event(&data(&server), stored),
+        "bytes",
+    );
+}
+
+/// Events per second, and the server's CPU microseconds per event.
+fn publish(runtime: &Runtime, server: &Server, events: &[Event], connections: usize) -> (f64, f64) {
+    let frame = |event: &Event| format!(r#"["EVENT",{}]"#, event.json());
+    let shares: Vec<Vec<String>> = events
+        .chunks(events.len().div_ceil(connections))
+        .map(|share| share.iter().map(frame).collect())
+        .collect();
+    let cpu = cpu_seconds(server.pid());
+    let started = Instant::now();
+    runtime.block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for share in shares {
+            let url = server.ws_url();
+            tasks.spawn(async move { Wire::connect(&url).await.publish(share).await });
+        }
+        tasks.join_all().await;
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu = cpu_seconds(server.pid()) - cpu;
+    let count = events.len() as f64;
+    (count / seconds, cpu * 1e6 / count)
+}
+
+fn data(server: &Server) -> PathBuf {
+    server.data_dir().join("relay")
+}
+
+fn disk_per_event(data_dir: &Path, events: usize) -> f64 {
+    let bytes = std::fs::metadata(data_dir.join("data.mdb"))
+        .expect("the data file")
+        .len();
+    bytes as f64 / events as f64
+}
+
+fn queries(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
+    let size = 200_000 / scale;
+    eprintln!("queries on {size} events");
+    let mut synth = Synth::new(2);
+    let mut server = start(bin);
+    server.terminate();
+    let mut ids = Vec::new();
+    let events = (0..size).map(|_| {
+        let event = synth.unsigned();
+        ids.push(event.id.to_string());
+        event
+    });
+    fill(&data(&server), events);
+
+    let started = Instant::now();
+    server.restart();
+    let probe = json!({"kinds": [1621], "limit": 1});
+    let found =
+        runtime.block_on(async { Wire::connect(&server.ws_url()).await.query(&probe).await.1 });
+    assert_eq!(found, 1);
+    let name = format!("start to first answer on {size} events");
+    report.at_most(name, started.elapsed().as_secs_f64() * 1e3, "ms", 1000.0);
+    report.note("RSS idle", memory_mb(server.pid(), "VmRSS"), "MB");
+
+    let filters = sync_filters(&synth, &ids);
+    for (name, make) in filters {
+        let mut samples = runtime.block_on(async {
+            let mut wire = Wire::connect(&server.ws_url()).await;
+            let mut samples = Vec::new();
+            for round in 0..200 {
+                let (milliseconds, found) = wire.query(&make(round)).await;
+                assert_eq!(found, 500, "{name}");
+                samples.push(milliseconds);
+            }
+            samples
+        });
+        report.at_most(
+            format!("REQ {name}, p50"),
+            percentile(&mut samples, 0.5),
+            "ms",
+            5.0,
+        );
+        report.note(
+            format!("REQ {name}, p99"),
+            percentile(&mut samples, 0.99),
+            "ms",
+        );
+    }
+    report.note("RSS after queries", memory_mb(server.pid(), "VmRSS"), "MB");
+}
+
+type MakeFilter<'a> = Box<dyn Fn(usize) -> Value + 'a>;
+
+/// The shapes that sync asks for, with other values each time.
+fn sync_filters<'a>(synth: &'a Synth, ids: &'a [String]) -> Vec<(&'static str, MakeFilter<'a>)> {
+    let window = |list: &[String], round: usize, count: usize| -> Vec<String> {
+        let start = round * 37 % (list.len() - count);
+        list[start..start + count].to_vec()
+    };
+    vec![
+        (
+            "kinds only",
+            Box::new(|_| json!({"kinds": [1621, 1618], "limit": 500})),
+        ),
+        (
+            "#a x 100",
+            Box::new(move |round| json!({"#a": window(synth.repos(), round, 100), "limit": 500})),
+        ),
+        (
+            "#e x 100",
+            Box::new(move |round| json!({"#e": busiest(synth, round), "limit": 500})),
+        ),
+        (
+            "ids x 500",
+            Box::new(move |round| json!({"ids": window(ids, round, 500), "limit": 500})),
+        ),
+    ]
+}
+
+/// Roots that have answers; the newest ones have none yet.
+fn busiest(synth: &Synth, round: usize) -> Vec<String> {
+    let roots = synth.roots();
+    let start = round * 37 % (roots.len() / 2);
+    (0..100)
+        .map(|n| roots[(start + n * 7) % (roots.len() / 2)].clone())
+        .collect()
+}
+
+fn fan_out(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
+    const CONNECTIONS: usize = 50;
+    const SUBS: usize = 20;
+    const FILTERS: usize = 10;
+    let count = 2_000 / scale;
+    eprintln!("fan-out to {} subscriptions", CONNECTIONS * SUBS);
+    let mut synth = Synth::new(3);
+    let repos = synth.repos().to_vec();
+    let events: Vec<Event> = (0..count).map(|_| synth.signed()).collect();
+    let subscriptions: Vec<Vec<Value>> = (0..CONNECTIONS * SUBS)
+        .map(|sub| {
+            (0..FILTERS)
+                .map(|n| repo_filter(&repos, sub * FILTERS + n))
+                .collect()
+        })
+        .collect();
+    let expected = expected_deliveries(&subscriptions, &events);
+
+    let server = start(bin);
+    let (seconds, cpu) = runtime.block_on(async {
+        let url = server.ws_url();
+        let mut readers = tokio::task::JoinSet::new();
+        for (subs, expected) in subscriptions.chunks(SUBS).zip(expected.chunks(SUBS)) {
+            let mut wire = Wire::connect(&url).await;
+            for (n, filters) in subs.iter().enumerate() {
+                let filters: Vec<String> = filters.iter().map(Value::to_string).collect();
+                wire.send(format!(r#"["REQ","{n}",{}]"#, filters.join(",")))
+                    .await;
+                wire.next_of("EOSE").await;
+            }
+            let expected: usize = expected.iter().sum();
+            readers.spawn(async move {
+                for _ in 0..expected {
+                    wire.next().await;
+                }
+            });
+        }
+        let frames = events
+            .iter()
+            .map(|event| format!(r#"["EVENT",{}]"#, event.json()))
+            .collect();
+        let cpu = cpu_seconds(server.pid());
+        let started = Instant::now();
+        Wire::connect(&url).await.publish(frames).await;
+        readers.join_all().await;
+        (
+            started.elapsed().as_secs_f64(),
+            cpu_seconds(server.pid()) - cpu,
+        )
+    });
+    let deliveries: usize = expected.iter().sum();
+    report.note(
+        "fan-out deliveries per event",
+        deliveries as f64 / count as f64,
+        "",
+    );
+    report.note("fan-out", deliveries as f64 / seconds, "del./s");
+    report.note(
+        "fan-out: CPU per delivery",
+        cpu * 1e6 / deliveries as f64,
+        "us",
+    );
+    report.note(
+        "RSS with 1,000 subscriptions",
+        memory_mb(server.pid(), "VmRSS"),
+        "MB",
+    );
+}
+
+fn repo_filter(repos: &[String], n: usize) -> Value {
+    let some: Vec<&String> = (0..20)
+        .map(|k| &repos[(n * 13 + k * 29) % repos.len()])
+        .collect();
+    json!({"#a": some, "since": 1})
+}
+
+fn expected_deliveries(subscriptions: &[Vec<Value>], events: &[Event]) -> Vec<usize> {
+    let parse = |filter: &Value| grasp_core::Filter::parse(&filter.to_string()).expect("a filter");
+    subscriptions
+        .iter()
+        .map(|filters| {
+            let filters: Vec<_> = filters.iter().map(parse).collect();
+            let wanted = |event: &&Event| filters.iter().any(|filter| filter.matches(event));
+            events.iter().filter(wanted).count()
+        })
+        .collect()
+}
+
+fn reconciliation(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
+    let size = 100_000 / scale;
+    let missing = size / 1_000;
+    eprintln!("reconciliation of {size} events");
+    let mut synth = Synth::new(4);
+    let mut server = start(bin);
+    server.terminate();
+    let mut ours = NegentropyStorageVector::new();
+    let events = (0..size).map(|n| {
+        let event = synth.unsigned();
+        if n % (size / missing) != 0 {
+            ours.insert(event.created_at.0, Id::from_byte_array(event.id.0))
+                .expect("a new item");
+        }
+        event
+    });
+    fill(&data(&server), events);
+    ours.seal().expect("sealed once");
+    server.restart();
+
+    let (seconds, bytes, found) = runtime.block_on(async {
+        let mut wire = Wire::connect(&server.ws_url()).await;
+        let started = Instant::now();
+        let mut client = Negentropy::borrowed(&ours, 60_000).expect("a frame size");
+        let mut frame = client.initiate().expect("the first frame");
+        let mut opening = Some(());
+        let (mut have, mut need) = (Vec::new(), Vec::new());
+        loop {
+            let hex = to_hex(&frame);
+            wire.send(match opening.take() {
+                Some(()) => format!(r#"["NEG-OPEN","n",{{}},"{hex}"]"#),
+                None => format!(r#"["NEG-MSG","n","{hex}"]"#),
+            })
+            .await;
+            let reply = wire.next_of("NEG-MSG").await;
+            let reply = hex_to_vec(reply[2].as_str().expect("hex")).expect("hex");
+            match client
+                .reconcile_with_ids(&reply, &mut have, &mut need)
+                .expect("a valid frame")
+            {
+                Some(next) => frame = next,
+                None => break,
+            }
+        }
+        (
+            started.elapsed().as_secs_f64(),
+            wire.sent + wire.received,
+            need.len(),
+        )
+    });
+    assert_eq!(found, missing);
+    report.note(
+        format!("NIP-77 of {size} events, 0.1 % missing"),
+        seconds * 1e3,
+        "ms",
+    );
+    report.note(
+        format!("NIP-77 of {size} events: traffic"),
+        bytes as f64 / 1024.0,
+        "KiB",
+    );
+    report.note(
+        "RSS after reconciliation",
+        memory_mb(server.pid(), "VmRSS"),
+        "MB",
+    );
+}

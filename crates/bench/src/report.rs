@@ -1,0 +1,76 @@
+//! Collects figures with their limits and prints them for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+#[derive(Default)]
+pub struct Report {
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    limit: Option<f64>,
+}
+
+impl Report {
+    /// A figure without a limit.
+    pub fn note(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.push(name.into(), value, unit, None);
+    }
+
+    /// A figure that must not be larger than its limit.
+    pub fn at_most(&mut self, name: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
+        self.push(name.into(), value, unit, Some(limit));
+    }
+
+    fn push(&mut self, name: String, value: f64, unit: &'static str, limit: Option<f64>) {
+        eprintln!("  {name}: {value:.2} {unit}");
+        self.rows.push(Row {
+            name,
+            value,
+            unit,
+            limit,
+        });
+    }
+
+    pub fn table(&self) -> String {
+        let width = self
+            .rows
+            .iter()
+            .map(|row| row.name.len())
+            .max()
+            .unwrap_or(0);
+        let mut text = String::new();
+        for row in &self.rows {
+            let verdict = match row.limit {
+                Some(limit) if row.value <= limit => format!("within {limit}"),
+                Some(limit) => format!("OVER {limit}"),
+                None => String::new(),
+            };
+            let _ = writeln!(
+                text,
+                "{:width$}  {:>12.2} {:9} {verdict}",
+                row.name, row.value, row.unit
+            );
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let rows = self.rows.iter().map(|row| {
+            json!({"name": row.name, "value": row.value, "unit": row.unit, "limit": row.limit})
+        });
+        Value::Array(rows.collect())
+    }
+}
+
+/// The value below which a share of the samples lies.
+pub fn percentile(samples: &mut [f64], share: f64) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let index = ((samples.len() as f64 - 1.0) * share).round() as usize;
+    samples[index]
+}

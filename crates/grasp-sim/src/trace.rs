@@ -1,0 +1,38 @@
+//! The story of a run: always hashed, kept as text only when somebody wants to read it.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+#[derive(Default)]
+pub struct Trace {
+    hasher: DefaultHasher,
+    lines: Option<Vec<String>>,
+}
+
+impl Trace {
+    /// A trace that can be read afterwards.
+    pub fn readable() -> Self {
+        Self {
+            lines: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn note(&mut self, at: Duration, what: fmt::Arguments<'_>) {
+        let line = format!("{:>10.3} s  {what}", at.as_secs_f64());
+        line.hash(&mut self.hasher);
+        if let Some(lines) = &mut self.lines {
+            lines.push(line);
+        }
+    }
+
+    /// Equal for equal stories.
+    pub fn fingerprint(&self) -> u64 {
+        self.hasher.finish()
+    }
+
+    pub fn lines(&self) -> &[String] {
+        self.lines.as_deref().unwrap_or_default()
+    }
+}

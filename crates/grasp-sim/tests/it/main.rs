@@ -1,0 +1,38 @@
+//! The simulator keeps its own promises: a seed tells one story, and every seed comes right.
+
+use grasp_sim::{Trace, run};
+
+/// Seeds that failed once stay here for ever.
+const REMEMBERED: &[u64] = &[];
+
+#[test]
+fn every_seed_comes_right() {
+    for seed in (0..100).chain(REMEMBERED.iter().copied()) {
+        let result = run(seed, &mut Trace::default());
+        assert!(result.is_ok(), "seed {seed}: {result:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    for seed in 0..10 {
+        let (mut first, mut second) = (Trace::default(), Trace::readable());
+        assert_eq!(run(seed, &mut first), run(seed, &mut second));
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert!(!second.lines().is_empty());
+    }
+}
+
+#[test]
+fn the_weather_differs() {
+    let summaries: Vec<_> = (0..20)
+        .map(|seed| run(seed, &mut Trace::default()).unwrap())
+        .collect();
+    assert!(summaries.iter().any(|summary| summary.crashes > 0));
+    assert!(summaries.iter().any(|summary| summary.crashes == 0));
+    assert!(
+        summaries
+            .iter()
+            .all(|summary| summary.published > 0 && summary.stored > 0)
+    );
+}

@@ -1,0 +1,788 @@
+//! The NIPs beside NIP-01, each by what a client sees of it.
+
+use std::collections::BTreeSet;
+
+use grasp_core::Event;
+use grasp_core::id::{hex_to_vec, to_hex};
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+use testkit::{Author, Client, Server, Value, json, now};
+
+use crate::support::{
+    accept, accept_all, assert_alive, author, by, client, eventually, get, ids, ids_of, refuse,
+    relay, request, sorted, start, to_json,
+};
+
+const NONE: [Value; 0] = [];
+
+/// Our name, as the server knows it.
+fn public_url(server: &Server) -> String {
+    format!("ws://localhost:{}", server.addr().port())
+}
+
+// NIP-09
+
+#[tokio::test]
+async fn an_event_deleted_by_its_author_is_gone_and_does_not_return() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let event = author.event(1, now(), &[], "");
+    let deletion = author.event(5, now(), &[&["e", &event.id.to_string()]], "oops");
+    accept_all(&mut client, &[event.clone(), deletion.clone()]).await;
+    let found = client.request("deleted", &[by(&author)]).await;
+    assert_eq!(found, [to_json(&deletion)], "the deletion stays served");
+    refuse(&mut client, &event, "blocked: ").await;
+    let found = client.request("deleted", &[by(&author)]).await;
+    assert_eq!(found, [to_json(&deletion)]);
+}
+
+#[tokio::test]
+async fn a_deletion_by_address_reaches_the_versions_up_to_its_time() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let (time, address) = (now(), format!("30617:{}:gone", author.pubkey()));
+    let version = |seconds, d| author.event(30_617, time - seconds, &[&["d", d]], "");
+    let (old, other) = (version(60, "gone"), version(60, "stays"));
+    accept_all(&mut client, &[old.clone(), other.clone()]).await;
+    let deletion = author.event(5, time - 30, &[&["a", &address]], "");
+    accept(&mut client, &deletion).await;
+    refuse(&mut client, &old, "blocked: ").await;
+    refuse(&mut client, &version(30, "gone"), "blocked: ").await;
+    let newer = version(29, "gone");
+    accept(&mut client, &newer).await;
+    let found = client.request("left", &[by(&author)]).await;
+    assert_eq!(ids_of(&found), ids(&[newer, deletion, other]));
+}
+
+#[tokio::test]
+async fn a_deletion_may_come_before_its_target() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let event = author.event(1, now(), &[], "");
+    let deletion = author.event(5, now(), &[&["e", &event.id.to_string()]], "");
+    accept(&mut client, &deletion).await;
+    refuse(&mut client, &event, "blocked: ").await;
+    let found = client.request("left", &[by(&author)]).await;
+    assert_eq!(found, [to_json(&deletion)]);
+}
+
+#[tokio::test]
+async fn nobody_deletes_what_another_wrote() {
+    let (server, author, stranger) = (relay(), author(), author());
+    let mut client = client(&server).await;
+    let note = author.event(1, now(), &[], "");
+    let repository = author.event(30_617, now(), &[&["d", "mine"]], "");
+    let later = author.event(1, now(), &[], "later");
+    accept_all(&mut client, &[note.clone(), repository.clone()]).await;
+    let address = format!("30617:{}:mine", author.pubkey());
+    let deletion = stranger.event(
+        5,
+        now() + 1,
+        &[
+            &["e", &note.id.to_string()],
+            &["e", &later.id.to_string()],
+            &["a", &address],
+        ],
+        "",
+    );
+    accept(&mut client, &deletion).await;
+    accept(&mut client, &later).await;
+    let found = client.request("left", &[by(&author)]).await;
+    assert_eq!(
+        sorted(ids_of(&found)),
+        sorted(ids(&[note, repository, later]))
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_cannot_be_deleted() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let event = author.event(1, now(), &[], "");
+    let first = author.event(5, now(), &[&["e", &event.id.to_string()]], "");
+    let second = author.event(5, now(), &[&["e", &first.id.to_string()]], "");
+    accept_all(&mut client, &[event.clone(), first.clone(), second.clone()]).await;
+    refuse(&mut client, &event, "blocked: ").await;
+    let found = client.request("left", &[by(&author)]).await;
+    assert_eq!(sorted(ids_of(&found)), sorted(ids(&[first, second])));
+}
+
+// NIP-11
+
+fn document(server: &Server) -> Value {
+    let reply = request(
+        server.addr(),
+        "GET",
+        "/",
+        &[("Accept", "application/nostr+json")],
+    );
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("content-type"), Some("application/nostr+json"));
+    reply.assert_cors();
+    serde_json::from_str(&reply.body).expect("JSON")
+}
+
+#[test]
+fn the_information_document_says_who_and_what_this_is() {
+    let server = start(&[
+        ("NGIT_RELAY_NAME", "a \"name\""),
+        ("NGIT_RELAY_DESCRIPTION", "what it is for"),
+        ("NGIT_RELAY_CONTACT", "mailto:admin@example.com"),
+        ("NGIT_RELAY_OWNER_NSEC", &Author::new(7).secret_hex()),
+    ]);
+    let document = document(&server);
+    assert_eq!(document["name"], "a \"name\"");
+    assert_eq!(document["description"], "what it is for");
+    assert_eq!(document["contact"], "mailto:admin@example.com");
+    assert_eq!(document["pubkey"], json!(Author::new(7).pubkey()));
+    assert_eq!(document["self"], json!(Author::new(7).pubkey()));
+    assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
+    assert!(document["software"].is_string());
+    assert_eq!(
+        document["supported_nips"],
+        json!([1, 9, 11, 40, 42, 45, 62, 67, 70, 77])
+    );
+}
+
+#[test]
+fn the_limits_in_the_information_document_are_the_settings() {
+    let settings = [
+        ("max_message_length", "NGIT_MAX_MESSAGE_BYTES", 40_000),
+        ("max_event_length", "NGIT_MAX_EVENT_BYTES", 20_000),
+        ("max_content_length", "NGIT_MAX_CONTENT_BYTES", 10_000),
+        ("max_event_tags", "NGIT_MAX_EVENT_TAGS", 11),
+        ("max_subscriptions", "NGIT_MAX_SUBSCRIPTIONS", 12),
+        ("max_filters", "NGIT_MAX_FILTERS", 13),
+        ("max_limit", "NGIT_MAX_QUERY_RESULTS", 14),
+        ("created_at_upper_limit", "NGIT_CREATED_AT_AHEAD_SECS", 15),
+        ("created_at_lower_limit", "NGIT_CREATED_AT_BEHIND_SECS", 16),
+    ];
+    let texts = settings.map(|(_, name, value)| (name, value.to_string()));
+    let env: Vec<(&str, &str)> = texts
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let limitation = &document(&start(&env))["limitation"];
+    for (field, _, value) in settings {
+        assert_eq!(limitation[field], value, "{field}");
+    }
+    assert_eq!(limitation["default_limit"], 14);
+    assert_eq!(limitation["max_subid_length"], 64);
+    assert_eq!(limitation["auth_required"], false);
+    assert_eq!(limitation["payment_required"], false);
+    assert_eq!(limitation["min_pow_difficulty"], 0);
+}
+
+#[test]
+fn without_a_limit_on_age_none_is_advertised() {
+    let document = document(&relay());
+    let limitation = &document["limitation"];
+    assert_eq!(limitation["created_at_lower_limit"], Value::Null);
+    assert_eq!(limitation["max_message_length"], 512 * 1024);
+    assert_eq!(limitation["max_event_length"], 256 * 1024);
+    assert_eq!(limitation["max_limit"], 500);
+    assert_eq!(document.get("contact"), None);
+}
+
+#[test]
+fn the_information_document_is_chosen_by_the_accept_header() {
+    let server = relay();
+    for accept in [
+        "application/nostr+json",
+        "text/html, application/nostr+json;q=0.9",
+        "Application/Nostr+JSON",
+    ] {
+        let reply = request(server.addr(), "GET", "/", &[("Accept", accept)]);
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/nostr+json"),
+            "{accept}"
+        );
+    }
+    let page = get(server.addr(), "/");
+    let kind = page.header("content-type");
+    assert!(kind.is_some_and(|kind| kind.starts_with("text/html")));
+}
+
+// NIP-40
+
+#[tokio::test]
+async fn an_expired_event_is_refused_and_one_that_expires_is_not_sent_any_more() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let expiring = |at: u64| author.event(1, now(), &[&["expiration", &at.to_string()]], "");
+    refuse(&mut client, &expiring(now()), "invalid: ").await;
+    refuse(&mut client, &expiring(1), "invalid: ").await;
+    let later = expiring(now() + 3_600);
+    accept(&mut client, &later).await;
+    let soon = expiring(now() + 2);
+    accept(&mut client, &soon).await;
+    assert_eq!(client.request("both", &[by(&author)]).await.len(), 2);
+    eventually("the event expires", async || {
+        let mut client = self::client(&server).await;
+        client.request("left", &[by(&author)]).await == [to_json(&later)]
+    })
+    .await;
+    assert_eq!(count(&mut client, &[by(&author)]).await, 1);
+    let by_id = json!({"ids": [soon.id]});
+    assert_eq!(client.request("id", &[by_id.clone()]).await, NONE);
+    assert_eq!(difference(&mut client, &by_id, &[]).await.need, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_expiration_that_is_no_time_is_none() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let event = author.event(1, now(), &[&["expiration", "never"]], "");
+    accept(&mut client, &event).await;
+    assert_eq!(client.request("x", &[by(&author)]).await.len(), 1);
+}
+
+// NIP-42
+
+fn proof(author: &Author, kind: u16, time: u64, relay: &str, challenge: &str) -> Event {
+    author.event(
+        kind,
+        time,
+        &[&["relay", relay], &["challenge", challenge]],
+        "",
+    )
+}
+
+/// Sends an AUTH and returns its OK.
+async fn prove(client: &mut Client, proof: &Value) -> (bool, String) {
+    client.send(&json!(["AUTH", proof])).await;
+    let ok = client.expect("OK").await;
+    assert_eq!(ok[1], proof["id"]);
+    (ok[2] == true, ok[3].as_str().expect("a text").to_owned())
+}
+
+#[tokio::test]
+async fn every_connection_has_a_challenge_of_its_own() {
+    let server = relay();
+    let mut challenges = BTreeSet::new();
+    for _ in 0..5 {
+        let challenge = client(&server).await.await_challenge().await;
+        assert!(challenge.len() >= 16, "{challenge}");
+        challenges.insert(challenge);
+    }
+    assert_eq!(challenges.len(), 5);
+}
+
+#[tokio::test]
+async fn a_wrong_proof_of_a_key_is_refused_and_the_right_one_accepted() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let challenge = client.await_challenge().await;
+    let url = public_url(&server);
+    let right = proof(&author, 22_242, now(), &url, &challenge);
+    let mut forged = to_json(&right);
+    forged["sig"] = json!(author.event(1, 1, &[], "").sig);
+    let wrong = [
+        forged,
+        to_json(&proof(&author, 22_242, now(), &url, "another")),
+        to_json(&proof(&author, 22_242, now(), "ws://relay.example", &challenge)),
+        to_json(&proof(&author, 1, now(), &url, &challenge)),
+        to_json(&proof(&author, 22_242, now() - 3_600, &url, &challenge)),
+        to_json(&proof(&author, 22_242, now() + 3_600, &url, &challenge)),
+        to_json(&author.event(22_242, now(), &[], "")),
+    ];
+    for proof in &wrong {
+        let (accepted, text) = prove(&mut client, proof).await;
+        assert!(!accepted && text.starts_with("invalid: "), "{proof}: {text}");
+    }
+    let protected = author.event(1, now(), &[&["-"]], "");
+    refuse(&mut client, &protected, "auth-required: ").await;
+    let right = to_json(&right);
+    assert_eq!(prove(&mut client, &right).await, (true, String::new()));
+    assert_eq!(prove(&mut client, &right).await, (true, String::new()));
+    accept(&mut client, &protected).await;
+}
+
+#[tokio::test]
+async fn a_proof_is_worth_nothing_on_another_connection() {
+    let (server, author) = (relay(), author());
+    let mut first = client(&server).await;
+    let mut second = client(&server).await;
+    second.await_challenge().await;
+    let challenge = first.await_challenge().await;
+    let proof = proof(&author, 22_242, now(), &public_url(&server), &challenge);
+    assert!(prove(&mut first, &to_json(&proof)).await.0);
+    assert!(!prove(&mut second, &to_json(&proof)).await.0);
+    let protected = author.event(1, now(), &[&["-"]], "");
+    refuse(&mut second, &protected, "auth-required: ").await;
+}
+
+#[tokio::test]
+async fn a_proof_is_never_stored_or_delivered() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    client.request("live", &[by(&author)]).await;
+    let challenge = client.await_challenge().await;
+    let proof = proof(&author, 22_242, now(), &public_url(&server), &challenge);
+    assert!(prove(&mut client, &to_json(&proof)).await.0);
+    refuse(&mut client, &proof, "invalid: ").await;
+    assert_alive(&mut client).await;
+}
+
+#[tokio::test]
+async fn the_relay_may_be_named_in_several_spellings() {
+    let server = start(&[("NGIT_DOMAIN", "relay.example")]);
+    let author = author();
+    for url in [
+        "wss://relay.example",
+        "wss://relay.example/",
+        "wss://RELAY.example:443",
+    ] {
+        let mut client = client(&server).await;
+        let challenge = client.await_challenge().await;
+        let proof = proof(&author, 22_242, now(), url, &challenge);
+        assert!(prove(&mut client, &to_json(&proof)).await.0, "{url}");
+    }
+}
+
+// NIP-45
+
+async fn count(client: &mut Client, filters: &[Value]) -> u64 {
+    let mut message = vec![json!("COUNT"), json!("count")];
+    message.extend_from_slice(filters);
+    client.send(&Value::Array(message)).await;
+    let answer = client.expect("COUNT").await;
+    assert_eq!(answer[1], "count");
+    answer[2]["count"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn a_count_is_exact_and_counts_an_event_of_several_filters_once() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let events: Vec<Event> = (0..9)
+        .map(|n| author.event(1 + n % 3, now(), &[&["t", "x"]], &n.to_string()))
+        .collect();
+    accept_all(&mut client, &events).await;
+    let me = author.pubkey();
+    let of_kind = |kind: u64| json!({"authors": [me], "kinds": [kind]});
+    assert_eq!(count(&mut client, &[by(&author)]).await, 9);
+    assert_eq!(count(&mut client, &[of_kind(1)]).await, 3);
+    assert_eq!(count(&mut client, &[of_kind(1), of_kind(2)]).await, 6);
+    assert_eq!(
+        count(&mut client, &[of_kind(1), by(&author), of_kind(1)]).await,
+        9
+    );
+    assert_eq!(count(&mut client, &[of_kind(7)]).await, 0);
+    let limited = json!({"authors": [me], "limit": 2});
+    assert_eq!(count(&mut client, &[limited]).await, 9);
+}
+
+#[tokio::test]
+async fn a_count_goes_beyond_what_a_request_sends() {
+    let server = start(&[("NGIT_MAX_QUERY_RESULTS", "2"), ("NGIT_MAX_COUNT_RESULTS", "5")]);
+    let author = author();
+    let mut client = client(&server).await;
+    for n in 0..5 {
+        accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
+    }
+    client.send(&json!(["COUNT", "c", by(&author)])).await;
+    assert_eq!(client.expect("COUNT").await, json!(["COUNT", "c", {"count": 5}]));
+    accept(&mut client, &author.event(1, now(), &[], "more")).await;
+    client.send(&json!(["COUNT", "c", by(&author)])).await;
+    assert_eq!(
+        client.expect("COUNT").await,
+        json!(["COUNT", "c", {"count": 5, "approximate": true}])
+    );
+}
+
+#[tokio::test]
+async fn a_refused_count_is_closed() {
+    let server = relay();
+    let mut client = client(&server).await;
+    client.send(&json!(["COUNT", "c", {"search": "x"}])).await;
+    assert!(client.closed_reason().await.starts_with("unsupported: "));
+    client.send(&json!(["COUNT", "c"])).await;
+    assert!(client.closed_reason().await.starts_with("invalid: "));
+}
+
+// NIP-62
+
+#[tokio::test]
+async fn who_asks_to_vanish_is_forgotten_and_others_are_not() {
+    let (server, author, other) = (relay(), author(), author());
+    let mut client = client(&server).await;
+    let time = now();
+    let me = author.pubkey().to_string();
+    let note = author.event(1, time - 10, &[], "");
+    let deletion = author.event(5, time - 10, &[&["e", &"0".repeat(64)]], "");
+    let repository = author.event(30_617, time - 5, &[&["d", "mine"]], "");
+    let wrap = other.event(1059, time - 10, &[&["p", &me]], "");
+    let mention = other.event(1, time - 10, &[&["p", &me]], "");
+    let mine = [note.clone(), deletion, repository, wrap];
+    accept_all(&mut client, &mine).await;
+    accept(&mut client, &mention).await;
+    let url = public_url(&server);
+    let request = author.event(62, time - 5, &[&["relay", &url]], "bye");
+    accept(&mut client, &request).await;
+    let mut found = client.request("left", &[by(&author)]).await;
+    found.retain(|event| *event != to_json(&request));
+    assert_eq!(found, NONE);
+    let left = client.request("other", &[by(&other)]).await;
+    assert_eq!(left, [to_json(&mention)]);
+    for event in &mine {
+        refuse(&mut client, event, "blocked: ").await;
+    }
+    let back = author.event(1, time, &[], "back again");
+    accept(&mut client, &back).await;
+    let found = client.request("back", &[json!({"ids": [back.id]})]).await;
+    assert_eq!(found, [to_json(&back)]);
+}
+
+#[tokio::test]
+async fn a_request_to_vanish_from_all_relays_means_us_too() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let note = author.event(1, now(), &[], "");
+    accept(&mut client, &note).await;
+    let request = author.event(62, now(), &[&["relay", "ALL_RELAYS"]], "");
+    accept(&mut client, &request).await;
+    let found = client.request("x", &[json!({"ids": [note.id]})]).await;
+    assert_eq!(found, NONE);
+}
+
+#[tokio::test]
+async fn a_request_to_vanish_from_another_relay_changes_nothing() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let note = author.event(1, now(), &[], "");
+    accept(&mut client, &note).await;
+    for tags in [&[&["relay", "wss://relay.example"][..]][..], &[]] {
+        refuse(&mut client, &author.event(62, now(), tags, ""), "invalid: ").await;
+    }
+    let found = client.request("x", &[by(&author)]).await;
+    assert_eq!(found, [to_json(&note)]);
+}
+
+// NIP-67
+
+#[tokio::test]
+async fn eose_says_whether_there_is_more() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    for n in 0..3 {
+        accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
+    }
+    let me = author.pubkey();
+    let cases = [
+        (json!({"authors": [me]}), json!(["finish"])),
+        (json!({"authors": [me], "limit": 3}), json!(["finish"])),
+        (json!({"authors": [me], "limit": 2}), json!(["more"])),
+        (json!({"authors": [me], "kinds": [7]}), json!(["finish"])),
+    ];
+    for (filter, hint) in cases {
+        client.send(&json!(["REQ", "hint", filter])).await;
+        let eose = client.expect_skipping("EOSE", &["EVENT"]).await;
+        assert_eq!(eose, json!(["EOSE", "hint", hint]), "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn eose_says_more_when_the_servers_own_limit_cut_the_answer() {
+    let server = start(&[("NGIT_MAX_QUERY_RESULTS", "2")]);
+    let author = author();
+    let mut client = client(&server).await;
+    for (n, hint) in ["finish", "finish", "more"].into_iter().enumerate() {
+        accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
+        client.send(&json!(["REQ", "hint", by(&author)])).await;
+        let eose = client.expect_skipping("EOSE", &["EVENT"]).await;
+        assert_eq!(eose[2], json!([hint]));
+        client.send(&json!(["CLOSE", "hint"])).await;
+    }
+}
+
+// NIP-70
+
+#[tokio::test]
+async fn a_protected_event_comes_only_from_its_author() {
+    let (server, author, other) = (relay(), author(), author());
+    let mut client = client(&server).await;
+    let protected = author.event(1, now(), &[&["-"]], "");
+    refuse(&mut client, &protected, "auth-required: ").await;
+    let challenge = client.await_challenge().await;
+    let url = public_url(&server);
+    let stranger = to_json(&proof(&other, 22_242, now(), &url, &challenge));
+    assert!(prove(&mut client, &stranger).await.0);
+    refuse(&mut client, &protected, "restricted: ").await;
+    assert_eq!(client.request("x", &[by(&author)]).await, NONE);
+    let own = to_json(&proof(&author, 22_242, now(), &url, &challenge));
+    assert!(prove(&mut client, &own).await.0);
+    accept(&mut client, &protected).await;
+    let theirs = other.event(1, now(), &[&["-"]], "");
+    accept(&mut client, &theirs).await;
+    assert_eq!(client.expect("EVENT").await[2], to_json(&protected));
+}
+
+// NIP-77
+
+#[derive(Debug, Default)]
+struct Difference {
+    /// What only the client has.
+    have: Vec<String>,
+    /// What only the server has.
+    need: Vec<String>,
+    rounds: usize,
+}
+
+/// Plays the client until both sides know.
+async fn difference(client: &mut Client, filter: &Value, local: &[Event]) -> Difference {
+    let mut items = NegentropyStorageVector::new();
+    for event in local {
+        let id = Id::from_byte_array(event.id.0);
+        items.insert(event.created_at.0, id).unwrap();
+    }
+    items.seal().unwrap();
+    let mut side = Negentropy::owned(items, 0).unwrap();
+    let (mut have, mut need) = (Vec::new(), Vec::new());
+    let first = to_hex(&side.initiate().unwrap());
+    client
+        .send(&json!(["NEG-OPEN", "neg", filter, first]))
+        .await;
+    let mut rounds = 0;
+    loop {
+        let answer = client.expect("NEG-MSG").await;
+        assert_eq!(answer[1], "neg");
+        rounds += 1;
+        let frame = hex_to_vec(answer[2].as_str().expect("a frame")).expect("hex");
+        let next = side.reconcile_with_ids(&frame, &mut have, &mut need);
+        match next.expect("a negentropy message") {
+            Some(next) => client.send(&json!(["NEG-MSG", "neg", to_hex(&next)])).await,
+            None => break,
+        }
+    }
+    client.send(&json!(["NEG-CLOSE", "neg"])).await;
+    let hex = |ids: Vec<Id>| sorted(ids.iter().map(|id| to_hex(&id.to_bytes())).collect());
+    Difference {
+        have: hex(have),
+        need: hex(need),
+        rounds,
+    }
+}
+
+/// A first message that is well-formed and says nothing.
+const NOTHING: &str = "61";
+
+fn notes(author: &Author, count: u64) -> Vec<Event> {
+    let time = now() - 1_000;
+    (0..count)
+        .map(|n| author.event(1, time + n / 3, &[], &n.to_string()))
+        .collect()
+}
+
+#[tokio::test]
+async fn both_sides_learn_what_the_other_has() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let events = notes(&author, 300);
+    let (stored, rest) = events.split_at(250);
+    accept_all(&mut client, stored).await;
+    let mut local = stored[30..].to_vec();
+    local.extend_from_slice(rest);
+    let found = difference(&mut client, &by(&author), &local).await;
+    assert_eq!(found.have, sorted(ids(rest)));
+    assert_eq!(found.need, sorted(ids(&stored[..30])));
+    assert!(found.rounds > 1, "enough events for several rounds");
+
+    let same = difference(&mut client, &by(&author), stored).await;
+    assert!(same.have.is_empty() && same.need.is_empty(), "{same:?}");
+    let all = difference(&mut client, &by(&author), &[]).await;
+    assert_eq!(all.need, sorted(ids(stored)));
+    let other_kind = json!({"authors": [author.pubkey()], "kinds": [7]});
+    let none = difference(&mut client, &other_kind, &local).await;
+    assert!(none.need.is_empty());
+    assert_eq!(none.have, sorted(ids(&local)));
+}
+
+#[tokio::test]
+async fn a_large_difference_comes_in_bounded_frames() {
+    let server = start(&[
+        ("NGIT_MAX_NEG_FRAME_BYTES", "4KiB"),
+        ("NGIT_EVENTS_PER_MINUTE_PER_KEY", "0"),
+    ]);
+    let author = author();
+    let mut client = client(&server).await;
+    let events = notes(&author, 600);
+    accept_all(&mut client, &events).await;
+    let found = difference(&mut client, &by(&author), &[]).await;
+    assert_eq!(found.need, sorted(ids(&events)));
+    assert!(found.rounds >= 600 * 32 / 4096, "{} rounds", found.rounds);
+}
+
+#[tokio::test]
+async fn a_limit_in_the_filter_takes_the_newest() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let mut events = notes(&author, 30);
+    accept_all(&mut client, &events).await;
+    events.sort_by_key(|event| (std::cmp::Reverse(event.created_at), event.id));
+    let newest = json!({"authors": [author.pubkey()], "limit": 10});
+    let found = difference(&mut client, &newest, &[]).await;
+    assert_eq!(found.need, sorted(ids(&events[..10])));
+}
+
+async fn neg_error(client: &mut Client, sub: &str) -> String {
+    let error = client.expect("NEG-ERR").await;
+    assert_eq!(error[1], sub);
+    error[2].as_str().expect("a reason").to_owned()
+}
+
+#[tokio::test]
+async fn a_malformed_reconciliation_gets_an_error_and_the_connection_lives_on() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    accept_all(&mut client, &notes(&author, 3)).await;
+    let bad_frames = [
+        json!("zz"),
+        json!("6"),
+        json!("6G"),
+        json!("6A"),
+        json!(7),
+        json!(""),
+        json!("00"),
+        json!("6100"),
+        json!("610000ff"),
+        json!("61000002ffffffffffffffff7f"),
+        json!(format!("61{}", "ff".repeat(500))),
+    ];
+    for frame in bad_frames {
+        client
+            .send(&json!(["NEG-OPEN", "bad", by(&author), frame]))
+            .await;
+        let reason = neg_error(&mut client, "bad").await;
+        assert!(reason.starts_with("invalid: "), "{frame}: {reason}");
+    }
+    for filter in [json!({"ids": ["A".repeat(64)]}), json!([by(&author)]), json!("x")] {
+        client
+            .send(&json!(["NEG-OPEN", "bad", filter, NOTHING]))
+            .await;
+        assert!(neg_error(&mut client, "bad").await.starts_with("invalid: "));
+    }
+    client
+        .send(&json!(["NEG-OPEN", "bad", {"search": "x"}, NOTHING]))
+        .await;
+    assert!(neg_error(&mut client, "bad").await.starts_with("unsupported: "));
+    client.send(&json!(["NEG-OPEN", "bad"])).await;
+    neg_error(&mut client, "bad").await;
+    client.send(&json!(["NEG-OPEN", "bad", by(&author)])).await;
+    neg_error(&mut client, "bad").await;
+    client
+        .send(&json!(["NEG-OPEN", "x".repeat(65), by(&author), NOTHING]))
+        .await;
+    neg_error(&mut client, &"x".repeat(65)).await;
+    let all = difference(&mut client, &by(&author), &[]).await;
+    assert_eq!(all.need.len(), 3);
+}
+
+#[tokio::test]
+async fn a_message_for_a_session_that_is_not_open_is_an_error() {
+    let server = relay();
+    let mut client = client(&server).await;
+    client.send(&json!(["NEG-MSG", "never", NOTHING])).await;
+    let reason = neg_error(&mut client, "never").await;
+    assert!(reason.starts_with("closed: "), "{reason}");
+    client
+        .send(&json!(["NEG-OPEN", "once", {"kinds": [7]}, NOTHING]))
+        .await;
+    client.expect("NEG-MSG").await;
+    client.send(&json!(["NEG-CLOSE", "once"])).await;
+    client.send(&json!(["NEG-MSG", "once", NOTHING])).await;
+    neg_error(&mut client, "once").await;
+    client.send(&json!(["NEG-CLOSE", "once"])).await;
+    assert_alive(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_protocol_version_of_the_future_is_answered_with_ours() {
+    let server = relay();
+    let mut client = client(&server).await;
+    client
+        .send(&json!(["NEG-OPEN", "new", {"kinds": [7]}, "62"]))
+        .await;
+    assert_eq!(client.expect("NEG-MSG").await, json!(["NEG-MSG", "new", "61"]));
+}
+
+#[tokio::test]
+async fn a_reopened_session_replaces_the_old_one() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    let events = notes(&author, 2);
+    accept(&mut client, &events[0]).await;
+    for _ in 0..20 {
+        client
+            .send(&json!(["NEG-OPEN", "neg", {"kinds": [7]}, NOTHING]))
+            .await;
+        client.expect("NEG-MSG").await;
+    }
+    accept(&mut client, &events[1]).await;
+    let found = difference(&mut client, &by(&author), &[]).await;
+    assert_eq!(found.need, sorted(ids(&events)), "of the view taken last");
+}
+
+#[tokio::test]
+async fn sessions_and_subscriptions_do_not_share_their_ids() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    client.request("neg", &[by(&author)]).await;
+    let found = difference(&mut client, &by(&author), &[]).await;
+    assert!(found.need.is_empty());
+    let event = author.event(1, now(), &[], "");
+    accept(&mut client, &event).await;
+    assert_eq!(client.expect("EVENT").await[1], "neg");
+    client
+        .send(&json!(["NEG-OPEN", "neg", by(&author), NOTHING]))
+        .await;
+    client.expect("NEG-MSG").await;
+    client.send(&json!(["CLOSE", "neg"])).await;
+    client.send(&json!(["NEG-MSG", "neg", NOTHING])).await;
+    client.expect("NEG-MSG").await;
+}
+
+#[tokio::test]
+async fn an_idle_session_is_closed_and_one_in_use_is_not() {
+    let server = start(&[("NGIT_NEG_IDLE_SECS", "1")]);
+    let mut client = client(&server).await;
+    for sub in ["idle", "used"] {
+        client
+            .send(&json!(["NEG-OPEN", sub, {"kinds": [1]}, NOTHING]))
+            .await;
+        client.expect("NEG-MSG").await;
+    }
+    loop {
+        client.send(&json!(["NEG-MSG", "used", NOTHING])).await;
+        let answer = client.next().await;
+        if answer[0] == "NEG-ERR" {
+            assert_eq!(answer[1], "idle");
+            let reason = answer[2].as_str().expect("a reason");
+            assert!(reason.starts_with("closed: "), "{reason}");
+            break;
+        }
+        assert_eq!((&answer[0], &answer[1]), (&json!("NEG-MSG"), &json!("used")));
+    }
+    client.send(&json!(["NEG-MSG", "idle", NOTHING])).await;
+    let skipped = client.expect_skipping("NEG-ERR", &["NEG-MSG"]).await;
+    assert_eq!(skipped[1], "idle");
+}
+
+#[tokio::test]
+async fn a_session_that_got_an_error_is_closed() {
+    let server = start(&[("NGIT_MAX_NEG_SESSIONS", "1")]);
+    let mut client = client(&server).await;
+    for bad in ["zz", "00"] {
+        client
+            .send(&json!(["NEG-OPEN", "first", {"kinds": [1]}, NOTHING]))
+            .await;
+        client.expect("NEG-MSG").await;
+        client.send(&json!(["NEG-MSG", "first", bad])).await;
+        neg_error(&mut client, "first").await;
+        client
+            .send(&json!(["NEG-OPEN", "second", {"kinds": [1]}, NOTHING]))
+            .await;
+        assert_eq!(client.next().await[0], "NEG-MSG", "after {bad}");
+        client.send(&json!(["NEG-CLOSE", "second"])).await;
+    }
+}
