@@ -1,0 +1,81 @@
+//! Documents: generated ones are current, links lead somewhere, decisions are listed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CONFIGURATION: &str = "docs/configuration.md";
+
+pub fn generated(root: &Path) -> Vec<String> {
+    let found = fs::read_to_string(root.join(CONFIGURATION)).unwrap_or_default();
+    if found == ngit_grasp::config::reference::markdown() {
+        return Vec::new();
+    }
+    vec![format!(
+        "{CONFIGURATION} is not what the settings say: run `cargo xtask docs`"
+    )]
+}
+
+pub fn write_generated(root: &Path) -> std::io::Result<()> {
+    fs::write(
+        root.join(CONFIGURATION),
+        ngit_grasp::config::reference::markdown(),
+    )
+}
+
+/// Every relative link of every document points to a file that exists.
+pub fn links(root: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    for document in documents(root) {
+        let text = fs::read_to_string(&document).unwrap_or_default();
+        let dir = document.parent().unwrap_or(root);
+        for target in targets(&text) {
+            let path = target.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !dir.join(path).exists() {
+                let name = document.strip_prefix(root).unwrap_or(&document);
+                problems.push(format!("{}: {target}", name.display()));
+            }
+        }
+    }
+    problems
+}
+
+/// Every file in docs/adr is named in its index.
+pub fn decisions(root: &Path) -> Vec<String> {
+    let dir = root.join("docs/adr");
+    let index = fs::read_to_string(dir.join("README.md")).unwrap_or_default();
+    let listed = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| index.contains(&*name.to_string_lossy()))
+    };
+    let all = markdown_in(&dir);
+    let missing = all
+        .iter()
+        .filter(|path| !path.ends_with("README.md") && !listed(path));
+    missing
+        .map(|path| format!("{} is not in docs/adr/README.md", path.display()))
+        .collect()
+}
+
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let dirs = [root.to_owned(), root.join("docs"), root.join("docs/adr")];
+    dirs.iter().flat_map(|dir| markdown_in(dir)).collect()
+}
+
+fn markdown_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    files
+}
+
+/// What stands in `](...)`, without links to other places.
+fn targets(text: &str) -> Vec<&str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| {
+            !target.contains("://") && !target.starts_with('#') && !target.starts_with("mailto:")
+        })
+        .collect()
+}
