@@ -64,7 +64,7 @@ impl Address {
             return None;
         }
         let pubkey = Pubkey::from_hex(parts.next()?).ok()?;
-        let d = parts.next().unwrap_or_default();
+        let d = parts.next()?;
         if kind.is_addressable() {
             Some(Self {
                 kind,
@@ -251,9 +251,12 @@ impl Event {
         })
     }
 
-    /// NIP-40. A value that is no number is no expiration.
+    /// NIP-40. A value that is not a plain number, or the largest there is, is no expiration.
     pub fn expiration(&self) -> Option<Timestamp> {
-        self.tag("expiration")?.parse().ok().map(Timestamp)
+        let text = self.tag("expiration")?;
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+        let at = text.parse().ok().filter(|at| plain && *at < u64::MAX)?;
+        Some(Timestamp(at))
     }
 
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -375,5 +378,6 @@ mod tests {
         assert!(Address::parse(&format!("030617:{key}:x")).is_none());
         assert!(Address::parse(&format!("1:{key}:")).is_none());
         assert!(Address::parse("30617").is_none());
+        assert!(Address::parse(&format!("10317:{key}")).is_none());
     }
 }

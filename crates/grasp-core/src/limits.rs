@@ -90,7 +90,7 @@ impl Default for Limits {
             connections_per_ip: 64,
             events_per_minute_per_ip: 600,
             events_per_minute_per_key: 600,
-            events_in_flight: 256,
+            events_in_flight: 1_000,
             ingest_bytes: 64 * MIB,
             outbox_bytes: 4 * MIB,
             query_window_bytes: 512 * KIB,

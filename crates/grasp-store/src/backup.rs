@@ -79,7 +79,9 @@ fn verify(dir: &Path) -> Result<BackupSummary, StoreError> {
     let text = fs::read_to_string(dir.join(MANIFEST)).map_err(|_| bad("there is no MANIFEST"))?;
     let summary = parse_manifest(&text).ok_or_else(|| bad("its MANIFEST is damaged"))?;
     let path = dir.join(DATA);
-    let length = fs::metadata(&path).map_err(StoreError::io(&path))?.len();
+    let length = fs::metadata(&path)
+        .map_err(|_| bad("its data is missing"))?
+        .len();
     if length != summary.bytes || sha256(&path)? != summary.sha256 {
         return Err(bad("its data is not what the MANIFEST says"));
     }

@@ -16,7 +16,6 @@ pub(crate) enum Table {
     Ids,
     ByTime,
     ByKind,
-    ByAuthor,
     ByAuthorKind,
     ByTag,
     /// address → the winner's time and id, kept when the winner itself is gone.
@@ -33,12 +32,11 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    pub(crate) const ALL: [(Table, &'static str); 13] = [
+    pub(crate) const ALL: [(Table, &'static str); 12] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
         (Table::ByKind, "by-kind"),
-        (Table::ByAuthor, "by-author"),
         (Table::ByAuthorKind, "by-author-kind"),
         (Table::ByTag, "by-tag"),
         (Table::Slots, "slots"),

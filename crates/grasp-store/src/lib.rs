@@ -21,7 +21,7 @@ pub use crate::backup::{BackupSummary, restore};
 pub use crate::error::StoreError;
 use crate::kv::lmdb::Lmdb;
 use crate::kv::memory::Memory;
-use crate::kv::{Read, Table, Write};
+use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
 use crate::write::Batch;
 pub use crate::write::Swept;
@@ -85,16 +85,12 @@ macro_rules! writing {
 impl Store {
     /// Opens or creates the store in a directory that no other process writes.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let store = Self::on(Lmdb::open(path)?);
-        store.check_version(path)?;
-        Ok(store)
+        Ok(Self::on(Lmdb::open(path)?))
     }
 
     /// Reads beside a running server.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let store = Self::on(Lmdb::open_read_only(path)?);
-        store.check_version(path)?;
-        Ok(store)
+        Ok(Self::on(Lmdb::open_read_only(path)?))
     }
 
     pub fn in_memory() -> Self {
@@ -178,24 +174,5 @@ impl Store {
             let at = key.get(..8).unwrap_or_default();
             Ok(schema::read_u64(at)? <= until.0)
         })
-    }
-
-    fn check_version(&self, path: &Path) -> Result<(), StoreError> {
-        let found = reading!(self, |kv| kv
-            .get(Table::Meta, schema::META_VERSION)?
-            .and_then(|bytes| Some(u32::from_be_bytes(bytes.try_into().ok()?))));
-        match found {
-            Some(schema::VERSION) => Ok(()),
-            Some(found) => Err(StoreError::Schema {
-                path: path.to_owned(),
-                found,
-                expected: schema::VERSION,
-            }),
-            None => writing!(self, |kv| kv.put(
-                Table::Meta,
-                schema::META_VERSION,
-                &schema::VERSION.to_be_bytes()
-            )),
-        }
     }
 }

@@ -202,32 +202,34 @@ impl Scan {
         slice: &mut Slice<'_, R>,
     ) -> Result<Ran, StoreError> {
         let mut rows = plan.rows(slice.kv, &self.filter, self.after)?;
-        loop {
-            if slice.budget.is_spent() {
-                return Ok(Ran::Paused);
-            }
-            let Some((place, value)) = rows.next()? else {
-                return Ok(Ran::Ended(Completeness::Finish));
-            };
+        let check = plan.check();
+        let mut settled = None;
+        while let Some((place, value)) = rows.next()? {
             slice.budget.spend(Budget::STEP);
             if self
                 .filter
                 .since
                 .is_some_and(|since| place.created_at() < since)
             {
-                return Ok(Ran::Ended(Completeness::Finish));
+                break;
             }
             // One event under two values of the same list comes twice in a row.
-            if self.after != Some(place)
-                && slice.offer(&self.filter, plan.check(), place, value, self.remaining > 0)?
-            {
-                if self.remaining == 0 {
-                    return Ok(Ran::Ended(Completeness::More));
+            if value.cases.has(check.cases) && settled != Some(place) {
+                settled = Some(place);
+                if slice.offer(&self.filter, check, place, value, self.remaining > 0)? {
+                    if self.remaining == 0 {
+                        return Ok(Ran::Ended(Completeness::More));
+                    }
+                    self.remaining -= 1;
                 }
-                self.remaining -= 1;
             }
             self.after = Some(place);
+            // After a row, so that every slice makes progress, and never within one place.
+            if slice.budget.is_spent() && rows.next_place() != Some(place) {
+                return Ok(Ran::Paused);
+            }
         }
+        Ok(Ran::Ended(Completeness::Finish))
     }
 }
 
@@ -254,7 +256,12 @@ impl<'s, R: Read> Slice<'s, R> {
         }
         let mut json = "";
         if check.needs_record() || value.expires || (deliver && self.want == Want::Json) {
-            let record = self.record(value.seq)?;
+            let Some(record) = self.record(value.seq)? else {
+                return match check.presence {
+                    true => Ok(false),
+                    false => Err(StoreError::Damaged("an index row has no event".to_owned())),
+                };
+            };
             if record.is_expired(self.now) || !self.passes(filter, check, &record)? {
                 return Ok(false);
             }
@@ -283,13 +290,11 @@ impl<'s, R: Read> Slice<'s, R> {
         Ok(true)
     }
 
-    fn record(&mut self, seq: Seq) -> Result<Record<'s>, StoreError> {
+    fn record(&mut self, seq: Seq) -> Result<Option<Record<'s>>, StoreError> {
         self.budget.spend(Budget::RECORD);
         let kv: &'s R = self.kv;
         let bytes = kv.get(Table::Events, &seq.0.to_be_bytes())?;
-        Record::decode(
-            bytes.ok_or_else(|| StoreError::Damaged("an index row has no event".to_owned()))?,
-        )
+        bytes.map(Record::decode).transpose()
     }
 
     fn passes(

@@ -56,28 +56,59 @@ pub(crate) struct IndexValue {
     pub(crate) seq: Seq,
     pub(crate) kind: Kind,
     pub(crate) expires: bool,
+    /// Only in `ByTag`; elsewhere empty.
+    pub(crate) cases: Cases,
+}
+
+/// Whether a tag's letter is there in lower case, in upper case, or both. Comments name the
+/// same root in `e` and `E`, the same author in `p` and `P`: one row serves both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cases(u8);
+
+impl Cases {
+    const LOWER: u8 = 0b010;
+    const UPPER: u8 = 0b100;
+
+    pub(crate) fn of(letter: u8) -> Self {
+        Self(if letter.is_ascii_uppercase() {
+            Self::UPPER
+        } else {
+            Self::LOWER
+        })
+    }
+
+    pub(crate) fn has(self, other: Cases) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    fn add(&mut self, other: Cases) {
+        self.0 |= other.0;
+    }
 }
 
 impl IndexValue {
+    const EXPIRES: u8 = 0b001;
     pub(crate) const LEN: usize = 11;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let (seq, rest) = bytes.split_at_mut(8);
         seq.copy_from_slice(&self.seq.0.to_be_bytes());
-        let (kind, flag) = rest.split_at_mut(2);
+        let (kind, flags) = rest.split_at_mut(2);
         kind.copy_from_slice(&self.kind.0.to_be_bytes());
-        flag.fill(u8::from(self.expires));
+        flags.fill(self.cases.0 | if self.expires { Self::EXPIRES } else { 0 });
         bytes
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
         let (seq, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-        let (kind, flag) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (kind, flags) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let flags = flags.first().ok_or_else(damaged)?;
         Ok(Self {
             seq: Seq(u64::from_be_bytes(*seq)),
             kind: Kind(u16::from_be_bytes(*kind)),
-            expires: flag == [1],
+            expires: flags & Self::EXPIRES != 0,
+            cases: Cases(flags & (Cases::LOWER | Cases::UPPER)),
         })
     }
 }
@@ -161,22 +192,38 @@ impl Slot {
     }
 }
 
-/// Every index row of an event: table and key. The value is the same for all.
-pub(crate) fn index_keys(event: &Event) -> Vec<(Table, Box<[u8]>)> {
+/// Every index row of an event: table, key, and the cases of a tag's letter.
+pub(crate) fn index_keys(event: &Event) -> Vec<(Table, Box<[u8]>, Cases)> {
     let place = Place::new(event.created_at, &event.id);
+    let author_kind = author_kind_prefix(&event.pubkey, event.kind);
     let mut keys = vec![
-        (Table::ByTime, key(&[], &place)),
-        (Table::ByKind, key(&kind_prefix(event.kind), &place)),
-        (Table::ByAuthor, key(&event.pubkey.0, &place)),
+        (Table::ByTime, key(&[], &place), Cases::default()),
+        (
+            Table::ByKind,
+            key(&kind_prefix(event.kind), &place),
+            Cases::default(),
+        ),
         (
             Table::ByAuthorKind,
-            key(&author_kind_prefix(&event.pubkey, event.kind), &place),
+            key(&author_kind, &place),
+            Cases::default(),
         ),
     ];
+    let mut tags: Vec<([u8; 16], Cases)> = event
+        .indexed_tags()
+        .map(|(letter, value)| (tag_prefix(letter, value), Cases::of(letter)))
+        .collect();
+    tags.sort_unstable();
+    tags.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            kept.1.add(later.1);
+        }
+        same
+    });
     keys.extend(
-        event
-            .indexed_tags()
-            .map(|(letter, value)| (Table::ByTag, key(&tag_prefix(letter, value), &place))),
+        tags.into_iter()
+            .map(|(prefix, cases)| (Table::ByTag, key(&prefix, &place), cases)),
     );
     keys
 }
@@ -193,11 +240,17 @@ pub(crate) fn author_kind_prefix(author: &Pubkey, kind: Kind) -> [u8; 34] {
     prefix
 }
 
+/// The kind in a key of `ByAuthorKind`, if the key is that author's.
+pub(crate) fn kind_after_author(key: &[u8], author: &Pubkey) -> Option<Kind> {
+    let kind = key.strip_prefix(&author.0)?.first_chunk()?;
+    Some(Kind(u16::from_be_bytes(*kind)))
+}
+
 /// 128 bits of SHA-256: nobody finds a second value with the same prefix, so that a row needs
-/// no second look.
+/// no second look. Both cases of a letter share a prefix; [`Cases`] tells them apart.
 pub(crate) fn tag_prefix(letter: u8, value: &str) -> [u8; 16] {
     let hash = Sha256::new()
-        .chain_update([letter])
+        .chain_update([letter.to_ascii_lowercase()])
         .chain_update(value)
         .finalize();
     hash.first_chunk().copied().unwrap_or_default()

@@ -8,7 +8,7 @@ use grasp_core::{EventId, Pubkey, Seq, StoreOutcome, Timestamp};
 
 use crate::error::StoreError;
 use crate::kv::{Read, Table, Write};
-use crate::schema::{self, IndexValue, Place, Record, Slot};
+use crate::schema::{self, Cases, IndexValue, Place, Record, Slot};
 
 /// Changes to the indexes are kept back and written in key order: neighbours share pages.
 pub(crate) struct Batch<'w, W> {
@@ -90,11 +90,21 @@ impl<'w, W: Write> Batch<'w, W> {
         Ok(Swept { removed, more })
     }
 
+    /// Written by somebody who has vanished, or wrapped for such a one.
     fn has_vanished(&self, event: &Event) -> Result<bool, StoreError> {
-        let until = self.kv.get(Table::Vanished, &event.pubkey.0)?;
-        until.map_or(Ok(false), |until| {
-            Ok(schema::read_u64(until)? >= event.created_at.0)
-        })
+        let wrapped_for = event
+            .tag_values("p")
+            .filter_map(|text| Pubkey::from_hex(text).ok());
+        let recipients = wrapped_for.filter(|_| event.kind == Kind::GIFT_WRAP);
+        for key in std::iter::once(event.pubkey).chain(recipients) {
+            let until = self.kv.get(Table::Vanished, &key.0)?;
+            if let Some(until) = until
+                && schema::read_u64(until)? >= event.created_at.0
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn is_deleted(&self, event: &Event) -> Result<bool, StoreError> {
@@ -147,8 +157,9 @@ impl<'w, W: Write> Batch<'w, W> {
             seq,
             kind: event.kind,
             expires: expiration.is_some(),
+            cases: Cases::default(),
         };
-        self.change_index(event, Some(value.to_bytes()));
+        self.change_index(event, Some(value));
         Ok(seq)
     }
 
@@ -235,12 +246,16 @@ impl<'w, W: Write> Batch<'w, W> {
 
         // The scan reads the indexes: they must hold this batch's events too.
         self.flush_index()?;
-        let written = self.rows_before(Table::ByAuthor, &request.pubkey.0, request)?;
+        let mut written = Vec::new();
+        for kind in kinds_of(&*self.kv, &request.pubkey)? {
+            let prefix = schema::author_kind_prefix(&request.pubkey, kind);
+            written.extend(self.rows_before(Table::ByAuthorKind, &prefix, request)?);
+        }
         let wrapped_for = schema::tag_prefix(b'p', &request.pubkey.to_string());
         let tagged = self.rows_before(Table::ByTag, &wrapped_for, request)?;
-        let wraps = tagged
-            .into_iter()
-            .filter(|value| value.kind == Kind::GIFT_WRAP);
+        let is_wrap =
+            |value: &IndexValue| value.kind == Kind::GIFT_WRAP && value.cases.has(Cases::of(b'p'));
+        let wraps = tagged.into_iter().filter(is_wrap);
         for value in written.into_iter().chain(wraps) {
             self.remove(value.seq)?;
         }
@@ -268,11 +283,14 @@ impl<'w, W: Write> Batch<'w, W> {
         Ok(values)
     }
 
-    fn change_index(&mut self, event: &Event, value: Option<[u8; IndexValue::LEN]>) {
-        let changes = schema::index_keys(event)
-            .into_iter()
-            .map(|(table, key)| IndexChange { table, key, value });
-        self.index.extend(changes);
+    fn change_index(&mut self, event: &Event, value: Option<IndexValue>) {
+        let change = |(table, key, cases)| IndexChange {
+            table,
+            key,
+            value: value.map(|value| IndexValue { cases, ..value }.to_bytes()),
+        };
+        self.index
+            .extend(schema::index_keys(event).into_iter().map(change));
     }
 
     fn flush_index(&mut self) -> Result<(), StoreError> {
@@ -287,6 +305,27 @@ impl<'w, W: Write> Batch<'w, W> {
         }
         Ok(())
     }
+}
+
+/// The kinds that an author has events of, found by leaping from one to the next.
+pub(crate) fn kinds_of(kv: &impl Read, author: &Pubkey) -> Result<Vec<Kind>, StoreError> {
+    let mut kinds = Vec::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let prefix = schema::author_kind_prefix(author, Kind(from));
+        let row = kv
+            .rows(Table::ByAuthorKind, Bound::Included(&prefix))?
+            .next();
+        let Some((key, _)) = row.transpose()? else {
+            break;
+        };
+        let Some(kind) = schema::kind_after_author(key, author) else {
+            break;
+        };
+        kinds.push(kind);
+        next = kind.0.checked_add(1);
+    }
+    Ok(kinds)
 }
 
 pub(crate) fn next_seq(kv: &impl Read) -> Result<u64, StoreError> {

@@ -101,5 +101,8 @@ pub fn event(pubkey: Pubkey, kind: u16, created_at: u64, tags: &[&[&str]]) -> Ar
         "id": id, "pubkey": pubkey, "created_at": created_at, "kind": kind,
         "tags": tags, "content": "", "sig": "0".repeat(128),
     });
-    Arc::new(Event::from_stored(&json.to_string()).unwrap())
+    match Event::from_stored(&json.to_string()) {
+        Ok(event) => Arc::new(event),
+        Err(error) => panic!("a story's event is well formed: {error}"),
+    }
 }

@@ -11,6 +11,7 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, Witho
 
 use super::{Read, Table, Write};
 use crate::error::StoreError;
+use crate::schema;
 
 /// Address space, not disk or memory: the file grows as it fills. Beyond what a small machine's
 /// disk holds, so that the map is never the limit.
@@ -18,6 +19,7 @@ const MAP_SIZE: usize = 1 << 40;
 /// Read transactions at once in all processes; a slot is 64 bytes.
 const MAX_READERS: u32 = 1024;
 
+const META: &str = "meta";
 const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "ngit-grasp.lock";
 
@@ -39,7 +41,17 @@ impl Lmdb {
         let env = open_env(path, EnvFlags::empty())?;
         // Readers killed in the middle of a backup would pin old pages for ever.
         env.clear_stale_readers()?;
+        // Tables and version in one commit: a store is there whole, or not at all.
         let mut txn = env.write_txn()?;
+        let meta = env.create_database::<Bytes, Bytes>(&mut txn, Some(META))?;
+        match meta.get(&txn, schema::META_VERSION)? {
+            Some(found) => check_version(path, found)?,
+            None => meta.put(
+                &mut txn,
+                schema::META_VERSION,
+                &schema::VERSION.to_be_bytes(),
+            )?,
+        }
         let mut tables = Vec::with_capacity(Table::ALL.len());
         for (_, name) in Table::ALL {
             tables.push(env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?);
@@ -55,6 +67,12 @@ impl Lmdb {
         }
         let env = open_env(path, EnvFlags::READ_ONLY)?;
         let txn = env.read_txn()?;
+        let meta = env.open_database::<Bytes, Bytes>(&txn, Some(META))?;
+        let meta = meta.ok_or_else(|| StoreError::Missing(path.to_owned()))?;
+        check_version(
+            path,
+            meta.get(&txn, schema::META_VERSION)?.unwrap_or_default(),
+        )?;
         let mut tables = Vec::with_capacity(Table::ALL.len());
         for (_, name) in Table::ALL {
             let table = env.open_database::<Bytes, Bytes>(&txn, Some(name))?;
@@ -108,6 +126,18 @@ impl Lmdb {
             .copy_to_file(file, heed::CompactionOption::Enabled)?;
         Ok(())
     }
+}
+
+fn check_version(path: &Path, found: &[u8]) -> Result<(), StoreError> {
+    let found = found.try_into().map_or(0, u32::from_be_bytes);
+    if found == schema::VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Schema {
+        path: path.to_owned(),
+        found,
+        expected: schema::VERSION,
+    })
 }
 
 pub(crate) fn exists(path: &Path) -> bool {
@@ -186,6 +216,14 @@ fn database(tables: &Tables, table: Table) -> Result<&Database<Bytes, Bytes>, St
         .ok_or_else(|| StoreError::Damaged("a table is missing".to_owned()))
 }
 
+/// LMDB has no empty keys and refuses to look for one.
+fn not_empty(from: Bound<&[u8]>) -> Bound<&[u8]> {
+    match from {
+        Bound::Included([]) => Bound::Unbounded,
+        from => from,
+    }
+}
+
 macro_rules! read_through_txn {
     ($reader:ident) => {
         impl Read for $reader<'_> {
@@ -199,7 +237,7 @@ macro_rules! read_through_txn {
             }
 
             fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<LmdbRows<'_>, StoreError> {
-                let range = (from, Bound::Unbounded);
+                let range = (not_empty(from), Bound::Unbounded);
                 let rows = database(self.tables, table)?.range(&self.txn, &range)?;
                 Ok(LmdbRows(rows))
             }

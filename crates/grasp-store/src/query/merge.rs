@@ -62,6 +62,15 @@ impl<'r, R: Read> Rows<'r, R> {
     }
 }
 
+impl<R: Read> Rows<'_, R> {
+    pub(super) fn next_place(&self) -> Option<Place> {
+        match self {
+            Rows::Listed(rows) => rows.as_slice().first().map(|(place, _)| *place),
+            Rows::Merged(merge) => merge.heads.peek().map(|Reverse((place, ..))| *place),
+        }
+    }
+}
+
 impl<R: Read> Merge<'_, R> {
     fn next(&mut self) -> Result<Option<(Place, IndexValue)>, StoreError> {
         let Some(Reverse((place, cursor, value))) = self.heads.pop() else {

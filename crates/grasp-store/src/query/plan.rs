@@ -2,15 +2,16 @@
 
 use std::ops::Bound;
 
-use grasp_core::{EventId, Filter, Seq};
+use grasp_core::{EventId, Filter, Kind, Pubkey, Seq};
 
 use super::merge::Rows;
 use crate::error::StoreError;
 use crate::kv::{Read, Table};
-use crate::schema::{self, IndexValue, Place, Record};
+use crate::schema::{self, Cases, IndexValue, Place, Record};
+use crate::write::kinds_of;
 
-/// More cursors than this cost more to place than one cursor costs to filter.
-const MAX_CURSORS: usize = 1_024;
+/// Pairs of author and kind that are tried unseen; beyond it we first look which there are.
+const MAX_GUESSES: usize = 1_024;
 /// Rows counted per candidate to compare them; beyond it they are equally bad.
 const SAMPLE: usize = 256;
 
@@ -38,11 +39,15 @@ pub(super) struct Check {
     pub(super) authors: bool,
     /// Tags need the parsed event.
     pub(super) tags: bool,
+    /// The case of the letter that was asked for.
+    pub(super) cases: Cases,
+    /// The event may have gone since the row was noted.
+    pub(super) presence: bool,
 }
 
 impl Check {
     pub(super) fn needs_record(self) -> bool {
-        self.authors || self.tags
+        self.authors || self.tags || self.presence
     }
 }
 
@@ -52,7 +57,7 @@ impl Plan {
             return Self::listed(ids, filter, kv);
         }
         let mut candidates = Self::by_tags(filter);
-        candidates.extend(Self::by_authors(filter));
+        candidates.extend(Self::by_authors(filter, kv)?);
         match candidates.len() {
             0 => Ok(Self::by_kinds_or_time(filter)),
             1 => candidates
@@ -102,6 +107,7 @@ impl Plan {
                 seq: Seq(schema::read_u64(seq)?),
                 kind: record.kind,
                 expires: record.expires.is_some(),
+                cases: Cases::default(),
             };
             if filter.until.is_none_or(|until| record.created_at <= until) {
                 rows.push((Place::new(record.created_at, id), value));
@@ -112,42 +118,62 @@ impl Plan {
             kinds: true,
             authors: filter.authors.is_some(),
             tags: !filter.tags.is_empty(),
+            presence: true,
+            ..Check::default()
         };
         Ok(Plan::Listed { rows, check })
     }
 
     fn by_tags(filter: &Filter) -> Vec<Self> {
-        let check = Check {
-            kinds: true,
-            authors: filter.authors.is_some(),
-            tags: filter.tags.len() > 1,
-        };
         let plan = |(letter, values): &(u8, Vec<String>)| {
+            let check = Check {
+                kinds: true,
+                authors: filter.authors.is_some(),
+                tags: filter.tags.len() > 1,
+                cases: Cases::of(*letter),
+                ..Check::default()
+            };
             let prefix = |value: &String| schema::tag_prefix(*letter, value).into();
             Plan::merged(Table::ByTag, values.iter().map(prefix).collect(), check)
         };
         filter.tags.iter().map(plan).collect()
     }
 
-    fn by_authors(filter: &Filter) -> Option<Self> {
-        let authors = filter.authors.as_ref()?;
-        let mut check = Check {
+    fn by_authors<R: Read>(filter: &Filter, kv: &R) -> Result<Option<Self>, StoreError> {
+        let Some(authors) = &filter.authors else {
+            return Ok(None);
+        };
+        let few = |kinds: &&Vec<Kind>| authors.len().saturating_mul(kinds.len()) <= MAX_GUESSES;
+        let mut prefixes = Vec::new();
+        for author in authors {
+            let kinds = match filter.kinds.as_ref().filter(few) {
+                Some(kinds) => kinds.clone(),
+                None => Self::kinds_written(filter, author, kv)?,
+            };
+            prefixes.extend(
+                kinds
+                    .into_iter()
+                    .map(|kind| schema::author_kind_prefix(author, kind).into()),
+            );
+        }
+        let check = Check {
             tags: !filter.tags.is_empty(),
             ..Check::default()
         };
-        if let Some(kinds) = &filter.kinds
-            && authors.len().saturating_mul(kinds.len()) <= MAX_CURSORS
-        {
-            let pairs = authors.iter().flat_map(|author| {
-                kinds
-                    .iter()
-                    .map(|kind| schema::author_kind_prefix(author, *kind).into())
-            });
-            return Some(Plan::merged(Table::ByAuthorKind, pairs.collect(), check));
+        Ok(Some(Plan::merged(Table::ByAuthorKind, prefixes, check)))
+    }
+
+    /// The kinds that are both asked for and there.
+    fn kinds_written<R: Read>(
+        filter: &Filter,
+        author: &Pubkey,
+        kv: &R,
+    ) -> Result<Vec<Kind>, StoreError> {
+        let mut written = kinds_of(kv, author)?;
+        if let Some(wanted) = &filter.kinds {
+            written.retain(|kind| wanted.binary_search(kind).is_ok());
         }
-        check.kinds = true;
-        let prefixes = authors.iter().map(|author| author.0.into()).collect();
-        Some(Plan::merged(Table::ByAuthor, prefixes, check))
+        Ok(written)
     }
 
     fn by_kinds_or_time(filter: &Filter) -> Self {

@@ -14,14 +14,14 @@ const MAXES: [usize; 4] = [1, 7, 50, 10_000];
 
 #[test]
 fn the_store_in_memory_agrees_with_the_model() {
-    for seed in 0..400 {
+    for seed in 0..600 {
         World::new(seed, Store::in_memory()).live();
     }
 }
 
 #[test]
 fn the_store_on_disk_agrees_with_the_model() {
-    for seed in 10_000..10_150 {
+    for seed in 10_000..10_250 {
         let dir = tempfile::tempdir().unwrap();
         World::new(seed, Store::open(dir.path()).unwrap()).live();
     }
@@ -84,7 +84,7 @@ impl World {
         let until = self.events.moment();
         let step = self.events.rng().usize(1..4);
         let mut removed = 0;
-        loop {
+        for _ in 0..PLENTY {
             let swept = self.store.sweep(Timestamp(until), step).unwrap();
             removed += swept.removed;
             if !swept.more {

@@ -361,15 +361,14 @@ fn swept(removed: usize, more: bool) -> Swept {
 #[test]
 fn a_sweep_stops_at_its_bound_and_says_so() {
     on_both(|store| {
-        for at in 20..25_u64 {
-            put_all(
-                store,
-                [&note(ALICE, 10, &[&["expiration", &at.to_string()]])],
-            );
+        for at in 20..28_u64 {
+            let expiration = at.to_string();
+            put_all(store, [&note(ALICE, 10, &[&["expiration", &expiration]])]);
         }
-        assert_eq!(store.sweep(Timestamp(23), 3).unwrap(), swept(3, true));
-        assert_eq!(store.sweep(Timestamp(23), 3).unwrap(), swept(1, false));
-        assert_eq!(store.sweep(Timestamp(23), 3).unwrap(), swept(0, false));
+        assert_eq!(store.sweep(Timestamp(22), 3).unwrap(), swept(3, false));
+        assert_eq!(store.sweep(Timestamp(26), 3).unwrap(), swept(3, true));
+        assert_eq!(store.sweep(Timestamp(26), 3).unwrap(), swept(1, false));
+        assert_eq!(store.sweep(Timestamp(26), 3).unwrap(), swept(0, false));
         assert_eq!(store.stats().unwrap().events, 1);
     });
 }

@@ -233,7 +233,7 @@ settings! {
         NGIT_MAX_CONNECTIONS_PER_IP => max_connections_per_ip: usize = "64" in 1..=1_000_000;
 
         /// Events of one connection that wait for their answer; meanwhile no more are read.
-        NGIT_MAX_EVENTS_IN_FLIGHT => max_events_in_flight: usize = "256" in 1..=100_000;
+        NGIT_MAX_EVENTS_IN_FLIGHT => max_events_in_flight: usize = "1000" in 1..=100_000;
 
         /// Memory for the events of all connections that wait for their answer.
         NGIT_MAX_INGEST_BYTES => max_ingest_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
