@@ -56,7 +56,9 @@ impl Version {
     /// Reads `git version 2.47.3` and its dressed-up forms (`2.39.5 (Apple Git-154)`).
     fn parse(text: &str) -> Option<Self> {
         let numbers = text.trim().strip_prefix("git version ")?;
-        let mut numbers = numbers.split([' ', '.', '-']).map_while(|part| part.parse().ok());
+        let mut numbers = numbers
+            .split([' ', '.', '-'])
+            .map_while(|part| part.parse().ok());
         Some(Self {
             major: numbers.next()?,
             minor: numbers.next()?,
@@ -92,6 +94,13 @@ mod tests {
 
     #[test]
     fn the_real_git_answers() {
-        assert!(Git.version().unwrap() > Version { major: 2, minor: 0, patch: 0 });
+        assert!(
+            Git.version().unwrap()
+                > Version {
+                    major: 2,
+                    minor: 0,
+                    patch: 0
+                }
+        );
     }
 }

@@ -49,7 +49,7 @@ impl Domain {
         )
     }
 
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    fn read(text: &str) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((ip, port)) => (format!("[{}]", ip.parse::<Ipv6Addr>().ok()?), port),
             None => {
@@ -132,7 +132,7 @@ impl ProxyNet {
         ip.is_ipv4() == self.addr.is_ipv4() && masked(ip, self.prefix) == self.addr
     }
 
-    fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let (addr, prefix) = text
             .split_once('/')
             .map_or((text, None), |(addr, prefix)| (addr, Some(prefix)));

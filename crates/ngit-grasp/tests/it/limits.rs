@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use grasp_core::Event;
 use testkit::{Author, Client, Server, Value, json, now};
 use tokio_tungstenite::tungstenite::Message;
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::support::{
     DEADLINE, Farewell, HANDSHAKE, Shared, Socket, accept, assert_alive, author, by, client,
     eventually, exchange, get, head, id_of, limited, metric, read_reply, read_until_closed, refuse,
-    request, start, tcp,
+    request, start, stored, tcp, to_json,
 };
 
 static TIGHT: Shared = Shared::new(&[
@@ -44,7 +44,7 @@ async fn a_message_just_too_large_gets_a_notice_and_the_connection_lives_on() {
     let server = TIGHT.get();
     let mut client = client(&server).await;
     let sized = |bytes: usize| {
-        let text = r#"["COUNT","alive",{"limit":0}]"#;
+        let text = r#"["COUNT","alive",{"kinds":[7]}]"#;
         format!("{text}{}", " ".repeat(bytes - text.len()))
     };
     client.send_text(&sized(16 * 1024)).await;
@@ -62,7 +62,8 @@ async fn a_message_far_too_large_ends_the_connection_with_the_reason() {
     let server = TIGHT.get();
     for bytes in [32 * 1024 + 1, 1024 * 1024] {
         let mut socket = Socket::connect(&server, &[]).await;
-        socket.send(Message::text(" ".repeat(bytes))).await;
+        // It may be cut before all of it is sent.
+        let _ = socket.try_send(Message::text(" ".repeat(bytes))).await;
         let notice = socket.next().await.expect("a NOTICE");
         assert_eq!(notice[0], "NOTICE");
         assert!(notice[1].to_string().contains("16384 bytes"), "{notice}");
@@ -131,7 +132,12 @@ async fn by_default_an_event_may_be_fifteen_minutes_ahead_and_of_any_age() {
     let mut client = client(&server).await;
     accept(&mut client, &author.event(1, now() + 890, &[], "")).await;
     accept(&mut client, &author.event(1, 0, &[], "")).await;
-    refuse(&mut client, &author.event(1, now() + 960, &[], ""), "invalid: ").await;
+    refuse(
+        &mut client,
+        &author.event(1, now() + 960, &[], ""),
+        "invalid: ",
+    )
+    .await;
 }
 
 // What one connection may ask
@@ -141,20 +147,26 @@ async fn too_many_subscriptions_are_refused_until_one_is_closed() {
     let server = TIGHT.get();
     let mut client = client(&server).await;
     for sub in ["1", "2", "3", "3"] {
-        client.request(sub, &[json!({"limit": 0})]).await;
+        client.request(sub, &[json!({"kinds": [7]})]).await;
     }
-    client.send(&json!(["REQ", "4", {"limit": 0}])).await;
+    client.send(&json!(["REQ", "4", {"kinds": [7]}])).await;
     let reason = client.closed_reason().await;
-    assert!(reason.starts_with("blocked: ") && reason.contains('3'), "{reason}");
+    assert!(
+        reason.starts_with("blocked: ") && reason.contains('3'),
+        "{reason}"
+    );
     client.send(&json!(["CLOSE", "2"])).await;
-    client.request("4", &[json!({"limit": 0})]).await;
+    client.request("4", &[json!({"kinds": [7]})]).await;
 }
 
 #[tokio::test]
 async fn too_many_filters_or_values_are_refused() {
     let server = TIGHT.get();
     let mut client = client(&server).await;
-    let values = |count: usize| json!({"#t": vec!["x".to_owned(); 1], "kinds": (1..count).collect::<Vec<_>>()});
+    let values = |count: u64| {
+        let kinds: Vec<u64> = (1..count).collect();
+        json!({"#t": ["nobody has this"], "kinds": kinds})
+    };
     client.request("two", &[values(5), values(5)]).await;
     client.send(&json!(["CLOSE", "two"])).await;
     let cases = [
@@ -171,7 +183,9 @@ async fn too_many_filters_or_values_are_refused() {
             "{reason}"
         );
     }
-    client.send(&json!(["NEG-OPEN", "many", values(6), "61"])).await;
+    client
+        .send(&json!(["NEG-OPEN", "many", values(6), "61"]))
+        .await;
     assert!(starts(&client.expect("NEG-ERR").await[2], "blocked: "));
     assert_alive(&mut client).await;
 }
@@ -180,14 +194,18 @@ async fn too_many_filters_or_values_are_refused() {
 async fn too_many_values_in_all_subscriptions_are_refused_until_some_are_closed() {
     let server = TIGHT.get();
     let mut client = client(&server).await;
-    let five = json!({"kinds": [1, 2, 3, 4, 5], "limit": 0});
-    client.request("a", &[five.clone()]).await;
-    client.request("b", &[five.clone()]).await;
-    client.send(&json!(["REQ", "c", five])).await;
+    let five = json!({"kinds": [7, 8, 9, 10, 11]});
+    let five = std::slice::from_ref(&five);
+    client.request("a", five).await;
+    client.request("b", five).await;
+    client.send(&json!(["REQ", "c", five[0]])).await;
     let reason = client.closed_reason().await;
-    assert!(reason.starts_with("blocked: ") && reason.contains("12"), "{reason}");
+    assert!(
+        reason.starts_with("blocked: ") && reason.contains("12"),
+        "{reason}"
+    );
     client.send(&json!(["CLOSE", "a"])).await;
-    client.request("c", &[five]).await;
+    client.request("c", five).await;
 }
 
 #[tokio::test]
@@ -200,9 +218,15 @@ async fn a_request_sends_no_more_than_the_limit_and_the_newest_of_them() {
     for event in &events {
         accept(&mut client, event).await;
     }
-    let newest: Vec<String> = events[..3].iter().map(|event| event.id.to_string()).collect();
-    for filter in [by(&author), json!({"authors": [author.pubkey()], "limit": 1000})] {
-        let found = client.request("capped", &[filter]).await;
+    let newest: Vec<String> = events[..3]
+        .iter()
+        .map(|event| event.id.to_string())
+        .collect();
+    for filter in [
+        by(&author),
+        json!({"authors": [author.pubkey()], "limit": 1000}),
+    ] {
+        let found = stored(&mut client, &[filter]).await;
         assert_eq!(found.iter().map(id_of).collect::<Vec<_>>(), newest);
     }
 }
@@ -231,10 +255,14 @@ async fn a_reconciliation_of_too_many_events_is_refused_with_the_number() {
     for n in 0..4 {
         accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
     }
-    client.send(&json!(["NEG-OPEN", "n", by(&author), "61"])).await;
+    client
+        .send(&json!(["NEG-OPEN", "n", by(&author), "61"]))
+        .await;
     client.expect("NEG-MSG").await;
     accept(&mut client, &author.event(1, now(), &[], "one more")).await;
-    client.send(&json!(["NEG-OPEN", "n", by(&author), "61"])).await;
+    client
+        .send(&json!(["NEG-OPEN", "n", by(&author), "61"]))
+        .await;
     let error = client.expect("NEG-ERR").await;
     assert!(starts(&error[2], "blocked: "), "{error}");
     assert!(error[2].to_string().contains('4'), "{error}");
@@ -245,7 +273,10 @@ async fn a_reconciliation_of_too_many_events_is_refused_with_the_number() {
 
 #[tokio::test]
 async fn all_reconciliations_together_hold_no_more_than_their_share() {
-    let server = start(&[("NGIT_MAX_NEG_ITEMS", "5"), ("NGIT_MAX_NEG_ITEMS_TOTAL", "5")]);
+    let server = start(&[
+        ("NGIT_MAX_NEG_ITEMS", "5"),
+        ("NGIT_MAX_NEG_ITEMS_TOTAL", "5"),
+    ]);
     let author = author();
     let mut first = client(&server).await;
     let mut second = client(&server).await;
@@ -306,7 +337,10 @@ async fn too_many_connections_of_one_address_are_refused_and_another_is_served()
     let from = |ip: &'static str| [("x-forwarded-for", ip)];
     let customers = [
         (["203.0.113.7", "203.0.113.7", "203.0.113.7"], "203.0.113.8"),
-        (["2001:db8::1", "2001:db8::2", "2001:db8::3"], "2001:db8:1::1"),
+        (
+            ["2001:db8::1", "2001:db8::2", "2001:db8::3"],
+            "2001:db8:1::1",
+        ),
     ];
     for (addresses, neighbour) in customers {
         let first = Socket::connect(&server, &from(addresses[0])).await;
@@ -316,7 +350,9 @@ async fn too_many_connections_of_one_address_are_refused_and_another_is_served()
         Socket::connect(&server, &from(neighbour)).await;
         first.close().await;
         eventually("a place is free", async || {
-            Socket::try_connect(&server, &from(addresses[2])).await.is_ok()
+            Socket::try_connect(&server, &from(addresses[2]))
+                .await
+                .is_ok()
         })
         .await;
     }
@@ -360,7 +396,12 @@ async fn events_beyond_the_rate_of_a_key_are_refused_and_another_is_served() {
     for n in 0..5 {
         accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
     }
-    let text = refuse(&mut client, &author.event(1, now(), &[], "6"), "rate-limited: ").await;
+    let text = refuse(
+        &mut client,
+        &author.event(1, now(), &[], "6"),
+        "rate-limited: ",
+    )
+    .await;
     assert!(text.contains('5'), "{text}");
     accept(&mut client, &other.event(1, now(), &[], "")).await;
 }
@@ -425,14 +466,18 @@ fn a_body_that_is_too_large_is_refused() {
         assert_eq!(reply.status, 413, "{path}");
         reply.assert_cors();
     }
-    let small = head("POST", "/", &[("Content-Length", "4"), ("Connection", "close")]);
+    let small = head(
+        "POST",
+        "/",
+        &[("Content-Length", "4"), ("Connection", "close")],
+    );
     assert_eq!(exchange(server.addr(), &(small + "body")).status, 405);
 }
 
 #[test]
 fn a_head_that_is_too_large_is_refused() {
     let server = TIGHT.get();
-    let long = "x".repeat(100_000);
+    let long = "x".repeat(300_000);
     let reply = request(server.addr(), "GET", "/", &[("X-Long", &long)]);
     assert_eq!(reply.status, 431);
     assert_eq!(get(server.addr(), "/healthz").status, 200);
@@ -440,25 +485,24 @@ fn a_head_that_is_too_large_is_refused() {
 
 // Readers that do not keep up
 
-/// Publishes until the server has dropped a reader, and returns what it published.
-async fn publish_until_a_reader_is_dropped(server: &Server, author: &Author) -> Vec<String> {
+/// Publishes until the server has dropped a reader. The other one has read each event before
+/// the next is published, so that it is never slow, however busy the machine is.
+async fn publish_until_a_reader_is_dropped(server: &Server, author: &Author, quick: &mut Client) {
     const MOST: usize = 3_000;
-    let mut client = client(server).await;
+    let mut writer = client(server).await;
     let content = "x".repeat(15_000);
-    let mut published = Vec::new();
-    while published.len() < MOST {
-        let n = published.len().to_string();
-        let event = author.event(20_001, now(), &[&["n", &n]], &content);
-        accept(&mut client, &event).await;
-        published.push(event.id.to_string());
-        if published.len() % 20 == 0 && metric(server, "ngit_slow_readers_dropped_total") >= 1.0 {
-            return published;
+    for n in 0..MOST {
+        let event = author.event(20_001, now(), &[&["n", &n.to_string()]], &content);
+        accept(&mut writer, &event).await;
+        assert_eq!(quick.expect("EVENT").await[2], to_json(&event));
+        if n % 5 == 0 && metric(server, "ngit_slow_readers_dropped_total") >= 1.0 {
+            return;
         }
     }
     panic!("{MOST} events of 15 kB wait for a reader who is not dropped");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+#[tokio::test]
 async fn a_reader_who_stops_reading_is_dropped_with_the_reason_and_another_misses_nothing() {
     let server = start(&[
         ("NGIT_MAX_EVENT_BYTES", "16KiB"),
@@ -471,25 +515,12 @@ async fn a_reader_who_stops_reading_is_dropped_with_the_reason_and_another_misse
     subscribe(&mut slow, &author).await;
     let mut quick = client(&server).await;
     quick.request("all", &[by(&author)]).await;
-    let (heard, mut hearing) = tokio::sync::mpsc::unbounded_channel();
-    let listening = tokio::spawn(listen(quick, heard));
-
-    let published = publish_until_a_reader_is_dropped(&server, &author).await;
+    publish_until_a_reader_is_dropped(&server, &author, &mut quick).await;
     let (notice, farewell) = last_words(&mut slow).await;
     assert!(notice.contains("too slow"), "{notice}");
     assert_eq!(farewell.map(|(code, _)| code), Some(1008));
-    for id in &published {
-        let heard = tokio::time::timeout(DEADLINE, hearing.recv()).await;
-        assert_eq!(heard.expect("an event in time").as_ref(), Some(id));
-    }
-    listening.abort();
-    assert_alive(&mut client(&server).await).await;
-}
-
-async fn listen(mut client: Client, heard: tokio::sync::mpsc::UnboundedSender<String>) {
-    loop {
-        let _ = heard.send(id_of(&client.expect("EVENT").await[2]));
-    }
+    assert_alive(&mut quick).await;
+    assert_eq!(metric(&server, "ngit_slow_readers_dropped_total"), 1.0);
 }
 
 type Slow = tokio_tungstenite::WebSocketStream<tokio::net::TcpStream>;
@@ -506,11 +537,13 @@ async fn slow_socket(addr: SocketAddr) -> Slow {
 }
 
 async fn subscribe(socket: &mut Slow, author: &Author) {
-    use futures_util::SinkExt as _;
     let request = json!(["REQ", "all", by(author)]).to_string();
     socket.send(Message::text(request)).await.unwrap();
     while let Some(Ok(message)) = socket.next().await {
-        if message.to_text().is_ok_and(|text| text.starts_with(r#"["EOSE""#)) {
+        if message
+            .to_text()
+            .is_ok_and(|text| text.starts_with(r#"["EOSE""#))
+        {
             return;
         }
     }
@@ -551,14 +584,13 @@ async fn a_reader_who_takes_in_nothing_of_a_query_is_dropped_in_time() {
         accept(&mut writer, &event).await;
     }
     let mut slow = slow_socket(server.addr()).await;
-    use futures_util::SinkExt as _;
     let request = json!(["REQ", "all", by(&author)]).to_string();
     slow.send(Message::text(request)).await.unwrap();
     eventually("the reader is dropped", async || {
         metric(&server, "ngit_slow_readers_dropped_total") >= 1.0
     })
     .await;
-    assert_eq!(writer.request("all", &[by(&author)]).await.len(), 120);
+    assert_eq!(stored(&mut writer, &[by(&author)]).await.len(), 120);
 }
 
 // The system's own limits
@@ -589,5 +621,5 @@ async fn a_connection_that_was_open_works_while_there_are_no_file_descriptors() 
     server.wait_for_log("cannot accept connections");
     let event = author.event(1, now(), &[], "");
     accept(&mut client, &event).await;
-    assert_eq!(client.request("x", &[by(&author)]).await.len(), 1);
+    assert_eq!(stored(&mut client, &[by(&author)]).await.len(), 1);
 }

@@ -1,4 +1,11 @@
 //! The real server as a process, and a real client beside it: what the wire says is what counts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "also outside of test functions, a panic with a clear text is the verdict"
+)]
 
 mod crash;
 mod differential;

@@ -9,7 +9,7 @@ use testkit::{Author, Client, Server, Value, json, now};
 
 use crate::support::{
     accept, accept_all, assert_alive, author, by, client, eventually, get, ids, ids_of, refuse,
-    relay, request, sorted, start, to_json,
+    relay, request, sorted, start, stored, to_json,
 };
 
 const NONE: [Value; 0] = [];
@@ -28,10 +28,10 @@ async fn an_event_deleted_by_its_author_is_gone_and_does_not_return() {
     let event = author.event(1, now(), &[], "");
     let deletion = author.event(5, now(), &[&["e", &event.id.to_string()]], "oops");
     accept_all(&mut client, &[event.clone(), deletion.clone()]).await;
-    let found = client.request("deleted", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(found, [to_json(&deletion)], "the deletion stays served");
     refuse(&mut client, &event, "blocked: ").await;
-    let found = client.request("deleted", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(found, [to_json(&deletion)]);
 }
 
@@ -49,7 +49,7 @@ async fn a_deletion_by_address_reaches_the_versions_up_to_its_time() {
     refuse(&mut client, &version(30, "gone"), "blocked: ").await;
     let newer = version(29, "gone");
     accept(&mut client, &newer).await;
-    let found = client.request("left", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(ids_of(&found), ids(&[newer, deletion, other]));
 }
 
@@ -61,7 +61,7 @@ async fn a_deletion_may_come_before_its_target() {
     let deletion = author.event(5, now(), &[&["e", &event.id.to_string()]], "");
     accept(&mut client, &deletion).await;
     refuse(&mut client, &event, "blocked: ").await;
-    let found = client.request("left", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(found, [to_json(&deletion)]);
 }
 
@@ -86,7 +86,7 @@ async fn nobody_deletes_what_another_wrote() {
     );
     accept(&mut client, &deletion).await;
     accept(&mut client, &later).await;
-    let found = client.request("left", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(
         sorted(ids_of(&found)),
         sorted(ids(&[note, repository, later]))
@@ -102,7 +102,7 @@ async fn a_deletion_cannot_be_deleted() {
     let second = author.event(5, now(), &[&["e", &first.id.to_string()]], "");
     accept_all(&mut client, &[event.clone(), first.clone(), second.clone()]).await;
     refuse(&mut client, &event, "blocked: ").await;
-    let found = client.request("left", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(sorted(ids_of(&found)), sorted(ids(&[first, second])));
 }
 
@@ -155,6 +155,24 @@ fn the_limits_in_the_information_document_are_the_settings() {
         ("max_limit", "NGIT_MAX_QUERY_RESULTS", 14),
         ("created_at_upper_limit", "NGIT_CREATED_AT_AHEAD_SECS", 15),
         ("created_at_lower_limit", "NGIT_CREATED_AT_BEHIND_SECS", 16),
+        ("max_filter_values", "NGIT_MAX_FILTER_VALUES", 17),
+        (
+            "max_connection_filter_values",
+            "NGIT_MAX_CONNECTION_VALUES",
+            18,
+        ),
+        ("max_neg_sessions", "NGIT_MAX_NEG_SESSIONS", 19),
+        ("max_neg_items", "NGIT_MAX_NEG_ITEMS", 20),
+        (
+            "max_events_per_minute_per_ip",
+            "NGIT_EVENTS_PER_MINUTE_PER_IP",
+            21,
+        ),
+        (
+            "max_events_per_minute_per_key",
+            "NGIT_EVENTS_PER_MINUTE_PER_KEY",
+            22,
+        ),
     ];
     let texts = settings.map(|(_, name, value)| (name, value.to_string()));
     let env: Vec<(&str, &str)> = texts
@@ -216,15 +234,18 @@ async fn an_expired_event_is_refused_and_one_that_expires_is_not_sent_any_more()
     accept(&mut client, &later).await;
     let soon = expiring(now() + 2);
     accept(&mut client, &soon).await;
-    assert_eq!(client.request("both", &[by(&author)]).await.len(), 2);
+    assert_eq!(stored(&mut client, &[by(&author)]).await.len(), 2);
     eventually("the event expires", async || {
         let mut client = self::client(&server).await;
-        client.request("left", &[by(&author)]).await == [to_json(&later)]
+        stored(&mut client, &[by(&author)]).await == [to_json(&later)]
     })
     .await;
     assert_eq!(count(&mut client, &[by(&author)]).await, 1);
     let by_id = json!({"ids": [soon.id]});
-    assert_eq!(client.request("id", &[by_id.clone()]).await, NONE);
+    assert_eq!(
+        stored(&mut client, std::slice::from_ref(&by_id)).await,
+        NONE
+    );
     assert_eq!(difference(&mut client, &by_id, &[]).await.need, [""; 0]);
 }
 
@@ -234,7 +255,7 @@ async fn an_expiration_that_is_no_time_is_none() {
     let mut client = client(&server).await;
     let event = author.event(1, now(), &[&["expiration", "never"]], "");
     accept(&mut client, &event).await;
-    assert_eq!(client.request("x", &[by(&author)]).await.len(), 1);
+    assert_eq!(stored(&mut client, &[by(&author)]).await.len(), 1);
 }
 
 // NIP-42
@@ -280,7 +301,13 @@ async fn a_wrong_proof_of_a_key_is_refused_and_the_right_one_accepted() {
     let wrong = [
         forged,
         to_json(&proof(&author, 22_242, now(), &url, "another")),
-        to_json(&proof(&author, 22_242, now(), "ws://relay.example", &challenge)),
+        to_json(&proof(
+            &author,
+            22_242,
+            now(),
+            "ws://relay.example",
+            &challenge,
+        )),
         to_json(&proof(&author, 1, now(), &url, &challenge)),
         to_json(&proof(&author, 22_242, now() - 3_600, &url, &challenge)),
         to_json(&proof(&author, 22_242, now() + 3_600, &url, &challenge)),
@@ -288,7 +315,10 @@ async fn a_wrong_proof_of_a_key_is_refused_and_the_right_one_accepted() {
     ];
     for proof in &wrong {
         let (accepted, text) = prove(&mut client, proof).await;
-        assert!(!accepted && text.starts_with("invalid: "), "{proof}: {text}");
+        assert!(
+            !accepted && text.starts_with("invalid: "),
+            "{proof}: {text}"
+        );
     }
     let protected = author.event(1, now(), &[&["-"]], "");
     refuse(&mut client, &protected, "auth-required: ").await;
@@ -356,14 +386,21 @@ async fn a_count_is_exact_and_counts_an_event_of_several_filters_once() {
     let (server, author) = (relay(), author());
     let mut client = client(&server).await;
     let events: Vec<Event> = (0..9)
-        .map(|n| author.event(1 + n % 3, now(), &[&["t", "x"]], &n.to_string()))
+        .map(|n| {
+            author.event(
+                [1, 1621, 1111][n % 3],
+                now(),
+                &[&["t", "x"]],
+                &n.to_string(),
+            )
+        })
         .collect();
     accept_all(&mut client, &events).await;
     let me = author.pubkey();
     let of_kind = |kind: u64| json!({"authors": [me], "kinds": [kind]});
     assert_eq!(count(&mut client, &[by(&author)]).await, 9);
     assert_eq!(count(&mut client, &[of_kind(1)]).await, 3);
-    assert_eq!(count(&mut client, &[of_kind(1), of_kind(2)]).await, 6);
+    assert_eq!(count(&mut client, &[of_kind(1), of_kind(1621)]).await, 6);
     assert_eq!(
         count(&mut client, &[of_kind(1), by(&author), of_kind(1)]).await,
         9
@@ -375,14 +412,20 @@ async fn a_count_is_exact_and_counts_an_event_of_several_filters_once() {
 
 #[tokio::test]
 async fn a_count_goes_beyond_what_a_request_sends() {
-    let server = start(&[("NGIT_MAX_QUERY_RESULTS", "2"), ("NGIT_MAX_COUNT_RESULTS", "5")]);
+    let server = start(&[
+        ("NGIT_MAX_QUERY_RESULTS", "2"),
+        ("NGIT_MAX_COUNT_RESULTS", "5"),
+    ]);
     let author = author();
     let mut client = client(&server).await;
     for n in 0..5 {
         accept(&mut client, &author.event(1, now(), &[], &n.to_string())).await;
     }
     client.send(&json!(["COUNT", "c", by(&author)])).await;
-    assert_eq!(client.expect("COUNT").await, json!(["COUNT", "c", {"count": 5}]));
+    assert_eq!(
+        client.expect("COUNT").await,
+        json!(["COUNT", "c", {"count": 5}])
+    );
     accept(&mut client, &author.event(1, now(), &[], "more")).await;
     client.send(&json!(["COUNT", "c", by(&author)])).await;
     assert_eq!(
@@ -412,26 +455,42 @@ async fn who_asks_to_vanish_is_forgotten_and_others_are_not() {
     let note = author.event(1, time - 10, &[], "");
     let deletion = author.event(5, time - 10, &[&["e", &"0".repeat(64)]], "");
     let repository = author.event(30_617, time - 5, &[&["d", "mine"]], "");
-    let wrap = other.event(1059, time - 10, &[&["p", &me]], "");
     let mention = other.event(1, time - 10, &[&["p", &me]], "");
-    let mine = [note.clone(), deletion, repository, wrap];
+    let mine = [note, deletion, repository];
     accept_all(&mut client, &mine).await;
     accept(&mut client, &mention).await;
     let url = public_url(&server);
     let request = author.event(62, time - 5, &[&["relay", &url]], "bye");
     accept(&mut client, &request).await;
-    let mut found = client.request("left", &[by(&author)]).await;
+    let mut found = stored(&mut client, &[by(&author)]).await;
     found.retain(|event| *event != to_json(&request));
     assert_eq!(found, NONE);
-    let left = client.request("other", &[by(&other)]).await;
+    let left = stored(&mut client, &[by(&other)]).await;
     assert_eq!(left, [to_json(&mention)]);
     for event in &mine {
         refuse(&mut client, event, "blocked: ").await;
     }
     let back = author.event(1, time, &[], "back again");
     accept(&mut client, &back).await;
-    let found = client.request("back", &[json!({"ids": [back.id]})]).await;
+    let found = stored(&mut client, &[json!({"ids": [back.id]})]).await;
     assert_eq!(found, [to_json(&back)]);
+}
+
+#[tokio::test]
+async fn gift_wraps_to_who_vanished_are_gone_and_do_not_return() {
+    let (server, author, other) = (relay(), author(), author());
+    let mut client = client(&server).await;
+    let (time, me) = (now(), author.pubkey().to_string());
+    let wrap = other.event(1059, time - 10, &[&["p", &me]], "");
+    let later = other.event(1059, time, &[&["p", &me]], "");
+    let elsewhere = other.event(1059, time - 10, &[&["p", &other.pubkey().to_string()]], "");
+    accept_all(&mut client, &[wrap.clone(), elsewhere.clone()]).await;
+    let request = author.event(62, time - 5, &[&["relay", "ALL_RELAYS"]], "");
+    accept(&mut client, &request).await;
+    let found = stored(&mut client, &[by(&other)]).await;
+    assert_eq!(ids_of(&found), ids(&[elsewhere]));
+    accept(&mut client, &later).await;
+    refuse(&mut client, &wrap, "blocked: ").await;
 }
 
 #[tokio::test]
@@ -442,7 +501,7 @@ async fn a_request_to_vanish_from_all_relays_means_us_too() {
     accept(&mut client, &note).await;
     let request = author.event(62, now(), &[&["relay", "ALL_RELAYS"]], "");
     accept(&mut client, &request).await;
-    let found = client.request("x", &[json!({"ids": [note.id]})]).await;
+    let found = stored(&mut client, &[json!({"ids": [note.id]})]).await;
     assert_eq!(found, NONE);
 }
 
@@ -455,7 +514,7 @@ async fn a_request_to_vanish_from_another_relay_changes_nothing() {
     for tags in [&[&["relay", "wss://relay.example"][..]][..], &[]] {
         refuse(&mut client, &author.event(62, now(), tags, ""), "invalid: ").await;
     }
-    let found = client.request("x", &[by(&author)]).await;
+    let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(found, [to_json(&note)]);
 }
 
@@ -509,13 +568,14 @@ async fn a_protected_event_comes_only_from_its_author() {
     let stranger = to_json(&proof(&other, 22_242, now(), &url, &challenge));
     assert!(prove(&mut client, &stranger).await.0);
     refuse(&mut client, &protected, "restricted: ").await;
-    assert_eq!(client.request("x", &[by(&author)]).await, NONE);
+    assert_eq!(stored(&mut client, &[by(&author)]).await, NONE);
     let own = to_json(&proof(&author, 22_242, now(), &url, &challenge));
     assert!(prove(&mut client, &own).await.0);
     accept(&mut client, &protected).await;
     let theirs = other.event(1, now(), &[&["-"]], "");
     accept(&mut client, &theirs).await;
-    assert_eq!(client.expect("EVENT").await[2], to_json(&protected));
+    let found = stored(&mut client, &[by(&author)]).await;
+    assert_eq!(found, [to_json(&protected)]);
 }
 
 // NIP-77
@@ -644,10 +704,10 @@ async fn a_malformed_reconciliation_gets_an_error_and_the_connection_lives_on() 
         json!(7),
         json!(""),
         json!("00"),
-        json!("6100"),
         json!("610000ff"),
         json!("61000002ffffffffffffffff7f"),
-        json!(format!("61{}", "ff".repeat(500))),
+        json!(format!("610021{}00", "ff".repeat(33))),
+        json!("6100000100"),
     ];
     for frame in bad_frames {
         client
@@ -656,7 +716,11 @@ async fn a_malformed_reconciliation_gets_an_error_and_the_connection_lives_on() 
         let reason = neg_error(&mut client, "bad").await;
         assert!(reason.starts_with("invalid: "), "{frame}: {reason}");
     }
-    for filter in [json!({"ids": ["A".repeat(64)]}), json!([by(&author)]), json!("x")] {
+    for filter in [
+        json!({"ids": ["A".repeat(64)]}),
+        json!([by(&author)]),
+        json!("x"),
+    ] {
         client
             .send(&json!(["NEG-OPEN", "bad", filter, NOTHING]))
             .await;
@@ -665,7 +729,11 @@ async fn a_malformed_reconciliation_gets_an_error_and_the_connection_lives_on() 
     client
         .send(&json!(["NEG-OPEN", "bad", {"search": "x"}, NOTHING]))
         .await;
-    assert!(neg_error(&mut client, "bad").await.starts_with("unsupported: "));
+    assert!(
+        neg_error(&mut client, "bad")
+            .await
+            .starts_with("unsupported: ")
+    );
     client.send(&json!(["NEG-OPEN", "bad"])).await;
     neg_error(&mut client, "bad").await;
     client.send(&json!(["NEG-OPEN", "bad", by(&author)])).await;
@@ -703,7 +771,10 @@ async fn a_protocol_version_of_the_future_is_answered_with_ours() {
     client
         .send(&json!(["NEG-OPEN", "new", {"kinds": [7]}, "62"]))
         .await;
-    assert_eq!(client.expect("NEG-MSG").await, json!(["NEG-MSG", "new", "61"]));
+    assert_eq!(
+        client.expect("NEG-MSG").await,
+        json!(["NEG-MSG", "new", "61"])
+    );
 }
 
 #[tokio::test]
@@ -761,7 +832,10 @@ async fn an_idle_session_is_closed_and_one_in_use_is_not() {
             assert!(reason.starts_with("closed: "), "{reason}");
             break;
         }
-        assert_eq!((&answer[0], &answer[1]), (&json!("NEG-MSG"), &json!("used")));
+        assert_eq!(
+            (&answer[0], &answer[1]),
+            (&json!("NEG-MSG"), &json!("used"))
+        );
     }
     client.send(&json!(["NEG-MSG", "idle", NOTHING])).await;
     let skipped = client.expect_skipping("NEG-ERR", &["NEG-MSG"]).await;

@@ -1,7 +1,7 @@
 //! What these tests share beyond the testkit: servers that several tests use, a websocket with
 //! headers of its own, and an HTTP client that sends exactly what it is told.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,14 +126,28 @@ pub async fn accept_all(client: &mut Client, events: &[Event]) {
 
 pub async fn refuse(client: &mut Client, event: &Event, prefix: &str) -> String {
     let (accepted, text) = client.publish(event).await;
-    assert!(!accepted && text.starts_with(prefix), "{accepted} {text}");
+    assert!(
+        !accepted && text.starts_with(prefix),
+        "{accepted} {text:?} for {event:?}"
+    );
     text
 }
 
 /// The connection still answers.
 pub async fn assert_alive(client: &mut Client) {
-    client.send(&json!(["COUNT", "alive", {"limit": 0}])).await;
+    client
+        .send(&json!(["COUNT", "alive", {"kinds": [7]}]))
+        .await;
     assert_eq!(client.expect("COUNT").await[1], "alive");
+}
+
+/// What is stored, under an id that is used once: nothing live is mixed in, now or later.
+pub async fn stored(client: &mut Client, filters: &[Value]) -> Vec<Value> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let sub = format!("stored {}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let events = client.request(&sub, filters).await;
+    client.send(&json!(["CLOSE", sub])).await;
+    events
 }
 
 /// Looks until the condition holds.
@@ -144,6 +158,13 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
         assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
         looks.tick().await;
     }
+}
+
+/// SIGTERM, without waiting for the end.
+pub fn ask_to_stop(server: &Server) {
+    let pid = server.pid().to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(sent.expect("run kill").success());
 }
 
 /// The value of a metric with its labels, zero if it has none yet.
@@ -211,8 +232,12 @@ impl Socket {
     }
 
     pub async fn send(&mut self, message: Message) {
+        self.try_send(message).await.expect("send");
+    }
+
+    pub async fn try_send(&mut self, message: Message) -> Result<(), tungstenite::Error> {
         let sent = timeout(DEADLINE, self.0.send(message)).await;
-        sent.expect("the server reads").expect("send");
+        sent.expect("the server reads")
     }
 
     /// The next text that is no challenge, or what the server said when it closed.
@@ -331,8 +356,8 @@ pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-/// Sends a text on a connection of its own and reads until the server closes it, or, for a
-/// websocket, until the end of the head.
+/// Sends a text on a connection of its own and reads one response. One to HEAD ends with the
+/// connection.
 pub fn exchange(addr: SocketAddr, text: &str) -> Reply {
     let mut stream = tcp(addr);
     // A server that turns us away does not wait for the request.
@@ -347,9 +372,11 @@ pub fn read_reply(stream: &mut TcpStream) -> Reply {
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            // It may close with something of ours unread.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && !bytes.is_empty() => break,
             Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
         }
-        if bytes.starts_with(b"HTTP/1.1 101") && bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        if is_whole(&bytes) {
             break;
         }
     }
@@ -363,13 +390,29 @@ pub fn read_reply(stream: &mut TcpStream) -> Reply {
     }
 }
 
+fn is_whole(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>())
+    });
+    match length {
+        Some(length) => bytes.len() >= head.len() + 4 + length.expect("a length"),
+        None => head.starts_with("HTTP/1.1 101"),
+    }
+}
+
 /// What comes on a connection until the server ends it, within the deadline.
 pub fn read_until_closed(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => bytes,
         // Ended while something of ours was unread.
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => bytes,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => bytes,
         Err(error) => panic!("not closed: {error}"),
     }
 }
