@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use sha2::{Digest, Sha256};
 
@@ -25,13 +26,10 @@ pub struct BackupSummary {
 impl Store {
     /// Copies the committed state into an empty or new directory, while others read and write.
     pub fn backup(&self, dir: &Path) -> Result<BackupSummary, StoreError> {
-        let Backend::Lmdb(source) = &self.backend else {
-            return Err(StoreError::NotOnDisk);
-        };
         create_private_dir(dir)?;
         let path = dir.join(DATA);
         let mut file = create_new(&path)?;
-        source.copy_to(&mut file)?;
+        self.copy_to(&mut file)?;
         file.sync_all().map_err(StoreError::io(&path))?;
         let summary = BackupSummary {
             events: count_events(&path)?,
@@ -43,10 +41,14 @@ impl Store {
         Ok(summary)
     }
 
-    pub fn path(&self) -> Option<&Path> {
+    fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
         match &self.backend {
-            Backend::Lmdb(lmdb) => Some(lmdb.path()),
-            Backend::Memory(_) => None,
+            Backend::Disk(disk) => disk.copy_to(file),
+            Backend::Snapshot(snapshot) => snapshot
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .copy_to(file),
+            Backend::Memory(_) => Err(StoreError::NotOnDisk),
         }
     }
 }

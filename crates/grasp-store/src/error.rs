@@ -18,6 +18,8 @@ pub enum StoreError {
     Occupied(PathBuf),
     #[error("{} is not a complete backup: {why}", .path.display())]
     BadBackup { path: PathBuf, why: String },
+    #[error("this view of the store cannot be written")]
+    ReadOnly,
     #[error("the in-memory store has no files to back up")]
     NotOnDisk,
     #[error("a stored record is damaged: {0}")]

@@ -1,5 +1,6 @@
 //! Ordered tables of bytes, on disk or in memory. Everything above is written once for both.
 
+pub(crate) mod layer;
 pub(crate) mod lmdb;
 pub(crate) mod memory;
 
@@ -58,8 +59,6 @@ pub(crate) trait Read {
 
     /// Rows in key order from there to the end of the table.
     fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError>;
-
-    fn len(&self, table: Table) -> Result<u64, StoreError>;
 }
 
 /// A view that is being changed; it sees its own changes.

@@ -6,6 +6,7 @@
 //! tables in memory for closed tests. Nothing here knows sockets or git.
 
 mod backup;
+mod disk;
 mod error;
 mod kv;
 mod query;
@@ -13,13 +14,13 @@ mod schema;
 mod write;
 
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use grasp_core::{Event, EventId, Seq, StoreOutcome, Timestamp};
 
 pub use crate::backup::{BackupSummary, restore};
+use crate::disk::{Disk, Snapshot};
 pub use crate::error::StoreError;
-use crate::kv::lmdb::Lmdb;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
@@ -33,7 +34,9 @@ pub struct Store {
 
 #[derive(Debug)]
 enum Backend {
-    Lmdb(Lmdb),
+    Disk(Disk),
+    /// Beside a running server, as of one moment.
+    Snapshot(Mutex<Snapshot>),
     Memory(RwLock<Memory>),
 }
 
@@ -44,13 +47,18 @@ pub struct Stats {
     pub disk_bytes: u64,
 }
 
-/// Runs a piece of code on a consistent view of either backend.
+/// Runs a piece of code on a consistent view of any backend.
 macro_rules! reading {
     ($store:expr, |$kv:ident| $body:expr) => {
         match &$store.backend {
-            Backend::Lmdb(lmdb) => {
-                let view = lmdb.read()?;
-                let $kv = &view;
+            Backend::Disk(disk) => {
+                let view = disk.read()?;
+                let $kv = &view.tables();
+                $body
+            }
+            Backend::Snapshot(snapshot) => {
+                let view = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+                let $kv = &view.tables();
                 $body
             }
             Backend::Memory(memory) => {
@@ -62,21 +70,23 @@ macro_rules! reading {
     };
 }
 
-/// Runs a piece of code on either backend and commits; on an error nothing has happened.
+/// Runs a piece of code that changes any backend; on an error nothing has happened.
 macro_rules! writing {
-    ($store:expr, |$kv:ident| $body:expr) => {
+    ($store:expr, |$batch:ident| $body:expr) => {
         match &$store.backend {
-            Backend::Lmdb(lmdb) => {
-                let mut view = lmdb.write()?;
-                let $kv = &mut view;
+            Backend::Disk(disk) => disk.write(|kv| {
+                let mut $batch = Batch::begin(kv)?;
                 let result = $body;
-                view.commit()?;
-                result
-            }
+                $batch.finish()?;
+                Ok(result)
+            }),
+            Backend::Snapshot(_) => Err(StoreError::ReadOnly),
             Backend::Memory(memory) => {
                 let mut view = memory.write().unwrap_or_else(PoisonError::into_inner);
-                let $kv = &mut *view;
-                $body
+                let mut $batch = Batch::begin(&mut *view)?;
+                let result = $body;
+                $batch.finish()?;
+                Ok(result)
             }
         }
     };
@@ -85,24 +95,21 @@ macro_rules! writing {
 impl Store {
     /// Opens or creates the store in a directory that no other process writes.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self::on(Lmdb::open(path)?))
+        Ok(Self::on(Backend::Disk(Disk::open(path)?)))
     }
 
-    /// Reads beside a running server.
+    /// Reads beside a running server what is there at this moment.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self::on(Lmdb::open_read_only(path)?))
+        let snapshot = Snapshot::open(path)?;
+        Ok(Self::on(Backend::Snapshot(Mutex::new(snapshot))))
     }
 
     pub fn in_memory() -> Self {
-        Self {
-            backend: Backend::Memory(RwLock::default()),
-        }
+        Self::on(Backend::Memory(RwLock::default()))
     }
 
-    fn on(lmdb: Lmdb) -> Self {
-        Self {
-            backend: Backend::Lmdb(lmdb),
-        }
+    fn on(backend: Backend) -> Self {
+        Self { backend }
     }
 
     /// Applies events in order, in one commit. When this returns, they are on disk.
@@ -110,30 +117,26 @@ impl Store {
         &self,
         events: impl IntoIterator<Item = &'e Event>,
     ) -> Result<Vec<StoreOutcome>, StoreError> {
-        writing!(self, |kv| {
-            let mut batch = Batch::begin(kv)?;
+        let mut events = events.into_iter();
+        writing!(self, |batch| {
             let outcomes: Result<Vec<_>, _> =
-                events.into_iter().map(|event| batch.apply(event)).collect();
-            let outcomes = outcomes?;
-            batch.finish()?;
-            Ok(outcomes)
+                events.by_ref().map(|event| batch.apply(event)).collect();
+            outcomes?
         })
     }
 
-    /// Gives back the space of at most `max` events that expired up to `until`.
+    /// Gives back the space of at most `max` events that expired up to `until`, and of those that
+    /// were deleted or replaced.
     pub fn sweep(&self, until: Timestamp, max: usize) -> Result<Swept, StoreError> {
-        if !self.has_expired(until)? {
-            return Ok(Swept {
-                removed: 0,
-                more: false,
-            });
+        let swept = if self.has_expired(until)? {
+            writing!(self, |batch| batch.sweep(until, max)?)?
+        } else {
+            Swept::default()
+        };
+        if let Backend::Disk(disk) = &self.backend {
+            disk.settle_removals()?;
         }
-        writing!(self, |kv| {
-            let mut batch = Batch::begin(kv)?;
-            let swept = batch.sweep(until, max)?;
-            batch.finish()?;
-            Ok(swept)
-        })
+        Ok(swept)
     }
 
     pub fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
@@ -157,12 +160,20 @@ impl Store {
     }
 
     pub fn stats(&self) -> Result<Stats, StoreError> {
-        let events = reading!(self, |kv| kv.len(Table::Ids)?);
-        let disk_bytes = match &self.backend {
-            Backend::Lmdb(lmdb) => lmdb.disk_bytes()?,
-            Backend::Memory(_) => 0,
-        };
-        Ok(Stats { events, disk_bytes })
+        match &self.backend {
+            Backend::Disk(disk) => disk.stats(),
+            Backend::Snapshot(snapshot) => {
+                let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+                snapshot.stats()
+            }
+            Backend::Memory(memory) => {
+                let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
+                Ok(Stats {
+                    events: memory.len(Table::Ids),
+                    disk_bytes: 0,
+                })
+            }
+        }
     }
 
     fn has_expired(&self, until: Timestamp) -> Result<bool, StoreError> {

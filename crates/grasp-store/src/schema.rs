@@ -11,7 +11,10 @@ use crate::kv::Table;
 
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const META_VERSION: &[u8] = b"version";
+/// Events below it are in the log.
 pub(crate) const META_NEXT_SEQ: &[u8] = b"next-seq";
+/// Events below it are in the indexes too.
+pub(crate) const META_INDEXED: &[u8] = b"indexed";
 
 /// Reversed time, id.
 pub(crate) const SUFFIX: usize = 8 + 32;

@@ -24,7 +24,7 @@ struct IndexChange {
 }
 
 /// What a sweep did; `more` when it stopped at its bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     pub removed: usize,
     pub more: bool,
@@ -68,6 +68,17 @@ impl<'w, W: Write> Batch<'w, W> {
             _ => {}
         }
         Ok(StoreOutcome::Stored(seq))
+    }
+
+    /// Applies an event of the log again, under the number that it has.
+    pub(crate) fn replay(&mut self, seq: Seq, event: &Event) -> Result<(), StoreError> {
+        self.next_seq = seq.0;
+        if self.apply(event)? != StoreOutcome::Stored(seq) {
+            // Its like is here under another number: one record is enough.
+            self.kv.delete(Table::Events, &seq.0.to_be_bytes())?;
+            self.next_seq = seq.0 + 1;
+        }
+        Ok(())
     }
 
     /// Removes at most `max` events that expired at or before `until`.
@@ -329,8 +340,12 @@ pub(crate) fn kinds_of(kv: &impl Read, author: &Pubkey) -> Result<Vec<Kind>, Sto
 }
 
 pub(crate) fn next_seq(kv: &impl Read) -> Result<u64, StoreError> {
-    let next = kv.get(Table::Meta, schema::META_NEXT_SEQ)?;
-    next.map_or(Ok(0), schema::read_u64)
+    number(kv, schema::META_NEXT_SEQ)
+}
+
+/// A number in `Meta`; zero before it was ever written.
+pub(crate) fn number(kv: &impl Read, name: &[u8]) -> Result<u64, StoreError> {
+    kv.get(Table::Meta, name)?.map_or(Ok(0), schema::read_u64)
 }
 
 /// A deletion cannot be deleted, nor can a request to vanish.

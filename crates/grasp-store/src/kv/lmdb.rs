@@ -29,7 +29,6 @@ type Tables = [Database<Bytes, Bytes>; Table::ALL.len()];
 pub(crate) struct Lmdb {
     env: Env<WithoutTls>,
     tables: Tables,
-    path: PathBuf,
     /// Held for as long as we write; the kernel gives it back when the process ends.
     _lock: Option<File>,
 }
@@ -57,7 +56,7 @@ impl Lmdb {
             tables.push(env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?);
         }
         txn.commit()?;
-        Self::assemble(env, tables, path, Some(lock))
+        Self::assemble(env, tables, Some(lock))
     }
 
     /// Beside a running server: reads what is committed, never writes, takes no lock.
@@ -79,13 +78,12 @@ impl Lmdb {
             tables.push(table.ok_or_else(|| StoreError::Missing(path.to_owned()))?);
         }
         txn.commit()?;
-        Self::assemble(env, tables, path, None)
+        Self::assemble(env, tables, None)
     }
 
     fn assemble(
         env: Env<WithoutTls>,
         tables: Vec<Database<Bytes, Bytes>>,
-        path: &Path,
         lock: Option<File>,
     ) -> Result<Self, StoreError> {
         let tables = Tables::try_from(tables)
@@ -93,7 +91,6 @@ impl Lmdb {
         Ok(Self {
             env,
             tables,
-            path: path.to_owned(),
             _lock: lock,
         })
     }
@@ -101,19 +98,23 @@ impl Lmdb {
     pub(crate) fn read(&self) -> Result<LmdbRead<'_>, StoreError> {
         Ok(LmdbRead {
             txn: self.env.read_txn()?,
-            tables: &self.tables,
+            tables: self.tables,
+        })
+    }
+
+    /// A view that lives on its own. It pins old pages for as long as it is held.
+    pub(crate) fn snapshot(&self) -> Result<LmdbRead<'static>, StoreError> {
+        Ok(LmdbRead {
+            txn: self.env.clone().static_read_txn()?,
+            tables: self.tables,
         })
     }
 
     pub(crate) fn write(&self) -> Result<LmdbWrite<'_>, StoreError> {
         Ok(LmdbWrite {
             txn: self.env.write_txn()?,
-            tables: &self.tables,
+            tables: self.tables,
         })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
@@ -196,12 +197,18 @@ fn open_env(path: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, StoreError>
 
 pub(crate) struct LmdbRead<'e> {
     txn: RoTxn<'e, WithoutTls>,
-    tables: &'e Tables,
+    tables: Tables,
 }
 
 pub(crate) struct LmdbWrite<'e> {
     txn: RwTxn<'e>,
-    tables: &'e Tables,
+    tables: Tables,
+}
+
+impl LmdbRead<'_> {
+    pub(crate) fn len(&self, table: Table) -> Result<u64, StoreError> {
+        Ok(database(&self.tables, table)?.len(&self.txn)?)
+    }
 }
 
 impl LmdbWrite<'_> {
@@ -233,17 +240,13 @@ macro_rules! read_through_txn {
                 Self: 'a;
 
             fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-                Ok(database(self.tables, table)?.get(&self.txn, key)?)
+                Ok(database(&self.tables, table)?.get(&self.txn, key)?)
             }
 
             fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<LmdbRows<'_>, StoreError> {
                 let range = (not_empty(from), Bound::Unbounded);
-                let rows = database(self.tables, table)?.range(&self.txn, &range)?;
+                let rows = database(&self.tables, table)?.range(&self.txn, &range)?;
                 Ok(LmdbRows(rows))
-            }
-
-            fn len(&self, table: Table) -> Result<u64, StoreError> {
-                Ok(database(self.tables, table)?.len(&self.txn)?)
             }
         }
     };
@@ -254,11 +257,11 @@ read_through_txn!(LmdbWrite);
 
 impl Write for LmdbWrite<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        Ok(database(self.tables, table)?.put(&mut self.txn, key, value)?)
+        Ok(database(&self.tables, table)?.put(&mut self.txn, key, value)?)
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        database(self.tables, table)?.delete(&mut self.txn, key)?;
+        database(&self.tables, table)?.delete(&mut self.txn, key)?;
         Ok(())
     }
 }

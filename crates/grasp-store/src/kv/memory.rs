@@ -15,6 +15,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    pub(crate) fn len(&self, table: Table) -> u64 {
+        self.table(table).len() as u64
+    }
+
     fn table(&self, table: Table) -> &Map {
         static EMPTY: Map = Map::new();
         self.tables.get(table as usize).unwrap_or(&EMPTY)
@@ -31,10 +35,6 @@ impl Read for Memory {
     fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<MemoryRows<'_>, StoreError> {
         let range = (from, Bound::Unbounded);
         Ok(MemoryRows(self.table(table).range::<[u8], _>(range)))
-    }
-
-    fn len(&self, table: Table) -> Result<u64, StoreError> {
-        Ok(self.table(table).len() as u64)
     }
 }
 

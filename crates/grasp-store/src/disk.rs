@@ -1,0 +1,289 @@
+//! The store on disk: a log that every commit appends to, and indexes that follow it.
+//!
+//! Index rows lie scattered over the whole file; writing them with every commit would cost a page
+//! each. So a commit makes only the events themselves durable, one after the other, and keeps
+//! what they change in the *tail*, in memory. When the tail has grown it goes into the indexes in
+//! one sorted sweep. What a crash takes of the tail is made again from the log, by the same rules
+//! in the same order.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use grasp_core::Seq;
+
+use crate::Stats;
+use crate::error::StoreError;
+use crate::kv::layer::{Layer, Layered, Staged, Staging};
+use crate::kv::lmdb::{Lmdb, LmdbRead, LmdbWrite};
+use crate::kv::{Read, Table, Write};
+use crate::schema::{self, Record};
+use crate::write::{Batch, next_seq, number};
+
+/// Events in the tail. 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again.
+const MAX_TAIL_EVENTS: u64 = 8_192;
+/// Changes in the tail, for events of many tags and for authors who vanish: 40 MB.
+const MAX_TAIL_ROWS: usize = 200_000;
+
+#[derive(Debug)]
+pub(crate) struct Disk {
+    lmdb: Lmdb,
+    tail: RwLock<Tail>,
+    /// One batch after the other.
+    writing: Mutex<()>,
+}
+
+/// What the log has and the indexes have not.
+#[derive(Debug, Default)]
+struct Tail {
+    layer: Layer,
+    first: u64,
+    next: u64,
+    /// Stored events less those that are in the indexes.
+    events: i64,
+    removes: bool,
+}
+
+impl Disk {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let lmdb = Lmdb::open(path)?;
+        let tail = Tail::from_log(&lmdb.read()?)?;
+        let disk = Self {
+            lmdb,
+            tail: RwLock::new(tail),
+            writing: Mutex::default(),
+        };
+        disk.flush(&disk.writer())?;
+        Ok(disk)
+    }
+
+    /// A consistent view: the tail first, then the tables. Whatever leaves the tail is in the
+    /// tables before.
+    pub(crate) fn read(&self) -> Result<View<'_>, StoreError> {
+        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.lmdb.read()?;
+        Ok(View { tail, tables })
+    }
+
+    /// Makes a change durable and then visible.
+    pub(crate) fn write<T>(
+        &self,
+        change: impl FnOnce(&mut Staging<'_, Layered<'_, LmdbWrite<'_>>>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let writer = self.writer();
+        let mut txn = self.lmdb.write()?;
+        let (result, staged) = {
+            let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+            let tables = Layered {
+                below: &txn,
+                layer: &tail.layer,
+            };
+            let mut staging = Staging::over(&tables);
+            let result = change(&mut staging)?;
+            (result, staging.staged)
+        };
+        if !staged.log.is_empty() {
+            append(&mut txn, &staged)?;
+            txn.commit()?;
+        }
+        let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
+        tail.absorb(staged)?;
+        let full = tail.is_full();
+        drop(tail);
+        if full {
+            self.flush(&writer)?;
+        }
+        Ok(result)
+    }
+
+    /// Brings the tail into the indexes.
+    fn flush(&self, _writer: &MutexGuard<'_, ()>) -> Result<(), StoreError> {
+        let next = {
+            let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+            if tail.is_clean() {
+                return Ok(());
+            }
+            let mut txn = self.lmdb.write()?;
+            for (table, key, change) in tail.layer.changes() {
+                match change {
+                    Some(value) => txn.put(table, key, value)?,
+                    None => txn.delete(table, key)?,
+                }
+            }
+            txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
+            txn.commit()?;
+            tail.next
+        };
+        let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
+        *tail = Tail::empty(next);
+        Ok(())
+    }
+
+    /// What was deleted shall leave the disk too, not only the sight of readers.
+    pub(crate) fn settle_removals(&self) -> Result<(), StoreError> {
+        let writer = self.writer();
+        let removes = self
+            .tail
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .removes;
+        if removes { self.flush(&writer) } else { Ok(()) }
+    }
+
+    fn writer(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
+        let view = self.read()?;
+        stats(&self.lmdb, &view.tables, &view.tail)
+    }
+
+    pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
+        self.lmdb.copy_to(file)
+    }
+}
+
+impl Drop for Disk {
+    /// A tail that is in the indexes need not be made again at the next start.
+    fn drop(&mut self) {
+        let _ = self.flush(&self.writer());
+    }
+}
+
+/// Records into the log, and where the log ends.
+fn append(txn: &mut LmdbWrite<'_>, staged: &Staged) -> Result<(), StoreError> {
+    for (key, record) in &staged.log {
+        txn.put(Table::Events, key, record)?;
+    }
+    let next = staged
+        .layer
+        .get(Table::Meta, schema::META_NEXT_SEQ)
+        .flatten();
+    let next = next.ok_or_else(|| StoreError::Damaged("a batch without an end".to_owned()))?;
+    txn.put(Table::Meta, schema::META_NEXT_SEQ, next)
+}
+
+fn stats(lmdb: &Lmdb, tables: &LmdbRead<'_>, tail: &Tail) -> Result<Stats, StoreError> {
+    Ok(Stats {
+        events: tables.len(Table::Ids)?.saturating_add_signed(tail.events),
+        disk_bytes: lmdb.disk_bytes()?,
+    })
+}
+
+impl Tail {
+    /// Nothing but where the log ends: readers take that from here and never from the tables,
+    /// which learn of new events a moment before their rows can be seen.
+    fn empty(next: u64) -> Self {
+        let mut tail = Self {
+            first: next,
+            next,
+            ..Self::default()
+        };
+        let next = next.to_be_bytes();
+        tail.layer
+            .set(Table::Meta, schema::META_NEXT_SEQ, Some(next.into()));
+        tail
+    }
+
+    /// Applies again what the log has beyond the indexes.
+    fn from_log(tables: &LmdbRead<'_>) -> Result<Self, StoreError> {
+        let (first, next) = (number(tables, schema::META_INDEXED)?, next_seq(tables)?);
+        let mut tail = Self::empty(first);
+        if first == next {
+            return Ok(tail);
+        }
+        let layered = Layered {
+            below: tables,
+            layer: &tail.layer,
+        };
+        let mut staging = Staging::over(&layered);
+        let mut batch = Batch::begin(&mut staging)?;
+        for seq in first..next {
+            let missing = || StoreError::Damaged(format!("event {seq} is not in the log"));
+            let record = tables
+                .get(Table::Events, &seq.to_be_bytes())?
+                .ok_or_else(missing)?;
+            batch.replay(Seq(seq), &Record::decode(record)?.event()?)?;
+        }
+        batch.finish()?;
+        let staged = staging.staged;
+        tail.absorb(staged)?;
+        Ok(tail)
+    }
+
+    fn absorb(&mut self, staged: Staged) -> Result<(), StoreError> {
+        let mut layer = staged.layer;
+        // The log has them.
+        layer.forget_new(Table::Events);
+        self.layer.absorb(layer);
+        self.events += staged.events;
+        self.removes |= staged.removes;
+        let next = self.layer.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
+        self.next = next.map_or(Ok(self.next), schema::read_u64)?;
+        Ok(())
+    }
+
+    /// The indexes have everything.
+    fn is_clean(&self) -> bool {
+        self.first == self.next && !self.removes
+    }
+
+    fn is_full(&self) -> bool {
+        self.next - self.first >= MAX_TAIL_EVENTS || self.layer.len() >= MAX_TAIL_ROWS
+    }
+}
+
+/// What readers see at one moment.
+pub(crate) struct View<'d> {
+    tail: RwLockReadGuard<'d, Tail>,
+    tables: LmdbRead<'d>,
+}
+
+impl View<'_> {
+    pub(crate) fn tables(&self) -> Layered<'_, LmdbRead<'_>> {
+        Layered {
+            below: &self.tables,
+            layer: &self.tail.layer,
+        }
+    }
+}
+
+/// The store of a running server, seen from another process, as of one moment.
+pub(crate) struct Snapshot {
+    lmdb: Lmdb,
+    tables: LmdbRead<'static>,
+    tail: Tail,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("lmdb", &self.lmdb)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let lmdb = Lmdb::open_read_only(path)?;
+        let tables = lmdb.snapshot()?;
+        let tail = Tail::from_log(&tables)?;
+        Ok(Self { lmdb, tables, tail })
+    }
+
+    pub(crate) fn tables(&self) -> Layered<'_, LmdbRead<'static>> {
+        Layered {
+            below: &self.tables,
+            layer: &self.tail.layer,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
+        stats(&self.lmdb, &self.tables, &self.tail)
+    }
+
+    pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
+        self.lmdb.copy_to(file)
+    }
+}

@@ -1,0 +1,211 @@
+//! Changes kept in memory above other tables: a reader sees the change if there is one, else the
+//! row below.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Range;
+use std::iter::Peekable;
+use std::ops::Bound;
+
+use super::{Read, Table, Write};
+use crate::error::StoreError;
+
+/// A new value, or `None` for a row that is gone.
+type Change = Option<Box<[u8]>>;
+/// Key and record of an event.
+type LogEntry = (Box<[u8]>, Box<[u8]>);
+type Changes = BTreeMap<Box<[u8]>, Change>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Layer {
+    tables: [Changes; Table::ALL.len()],
+}
+
+impl Layer {
+    pub(crate) fn set(&mut self, table: Table, key: &[u8], change: Change) {
+        if let Some(changes) = self.tables.get_mut(table as usize) {
+            changes.insert(key.into(), change);
+        }
+    }
+
+    /// Lays another layer's changes over its own.
+    pub(crate) fn absorb(&mut self, above: Layer) {
+        for (mine, above) in self.tables.iter_mut().zip(above.tables) {
+            mine.extend(above);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tables.iter().map(BTreeMap::len).sum()
+    }
+
+    /// The change of a row, if there is one.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.table(table).get(key).map(Option::as_deref)
+    }
+
+    /// Drops the new values of a table whose rows are kept elsewhere; what is gone stays gone.
+    pub(crate) fn forget_new(&mut self, table: Table) {
+        if let Some(changes) = self.tables.get_mut(table as usize) {
+            changes.retain(|_, change| change.is_none());
+        }
+    }
+
+    /// Every change, in the order of tables and keys.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
+        let tables = Table::ALL.iter().zip(&self.tables);
+        tables.flat_map(|((table, _), changes)| {
+            changes
+                .iter()
+                .map(|(key, change)| (*table, &**key, change.as_deref()))
+        })
+    }
+
+    fn table(&self, table: Table) -> &Changes {
+        static EMPTY: Changes = Changes::new();
+        self.tables.get(table as usize).unwrap_or(&EMPTY)
+    }
+
+    fn get_over<'a, B: Read>(
+        &'a self,
+        below: &'a B,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, StoreError> {
+        match self.get(table, key) {
+            Some(change) => Ok(change),
+            None => below.get(table, key),
+        }
+    }
+
+    fn rows_over<'a, B: Read>(
+        &'a self,
+        below: &'a B,
+        table: Table,
+        from: Bound<&[u8]>,
+    ) -> Result<LayeredRows<'a, B::Rows<'a>>, StoreError> {
+        let above = self.table(table).range::<[u8], _>((from, Bound::Unbounded));
+        Ok(LayeredRows {
+            above: above.peekable(),
+            below: below.rows(table, from)?.peekable(),
+        })
+    }
+}
+
+/// Tables seen through a layer.
+pub(crate) struct Layered<'b, B> {
+    pub(crate) below: &'b B,
+    pub(crate) layer: &'b Layer,
+}
+
+impl<B: Read> Read for Layered<'_, B> {
+    type Rows<'a>
+        = LayeredRows<'a, B::Rows<'a>>
+    where
+        Self: 'a;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.layer.get_over(self.below, table, key)
+    }
+
+    fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError> {
+        self.layer.rows_over(self.below, table, from)
+    }
+}
+
+/// Changes in the making, above tables that stay as they are.
+pub(crate) struct Staging<'b, B> {
+    below: &'b B,
+    pub(crate) staged: Staged,
+}
+
+/// What a batch of events changes.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    pub(crate) layer: Layer,
+    /// Records of new events, also of those that the same batch removes again: whoever replays
+    /// the log must meet them.
+    pub(crate) log: Vec<LogEntry>,
+    /// By how much the number of stored events changes.
+    pub(crate) events: i64,
+    /// Records that were there are gone.
+    pub(crate) removes: bool,
+}
+
+impl<'b, B: Read> Staging<'b, B> {
+    pub(crate) fn over(below: &'b B) -> Self {
+        Self {
+            below,
+            staged: Staged::default(),
+        }
+    }
+}
+
+impl<B: Read> Read for Staging<'_, B> {
+    type Rows<'a>
+        = LayeredRows<'a, B::Rows<'a>>
+    where
+        Self: 'a;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.staged.layer.get_over(self.below, table, key)
+    }
+
+    fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError> {
+        self.staged.layer.rows_over(self.below, table, from)
+    }
+}
+
+impl<B: Read> Write for Staging<'_, B> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let staged = &mut self.staged;
+        match table {
+            Table::Events => staged.log.push((key.into(), value.into())),
+            Table::Ids => staged.events += 1,
+            _ => {}
+        }
+        staged.layer.set(table, key, Some(value.into()));
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let staged = &mut self.staged;
+        match table {
+            Table::Events => staged.removes = true,
+            Table::Ids => staged.events -= 1,
+            _ => {}
+        }
+        staged.layer.set(table, key, None);
+        Ok(())
+    }
+}
+
+pub(crate) struct LayeredRows<'a, I: Iterator> {
+    above: Peekable<Range<'a, Box<[u8]>, Change>>,
+    below: Peekable<I>,
+}
+
+impl<'a, I> Iterator for LayeredRows<'a, I>
+where
+    I: Iterator<Item = Result<(&'a [u8], &'a [u8]), StoreError>>,
+{
+    type Item = Result<(&'a [u8], &'a [u8]), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let order = match (self.above.peek(), self.below.peek()) {
+                (None, _) | (_, Some(Err(_))) => return self.below.next(),
+                (Some(_), None) => Ordering::Less,
+                (Some((above, _)), Some(Ok((below, _)))) => (***above).cmp(below),
+            };
+            match order {
+                Ordering::Greater => return self.below.next(),
+                Ordering::Equal => drop(self.below.next()),
+                Ordering::Less => {}
+            }
+            if let Some((key, Some(value))) = self.above.next() {
+                return Some(Ok((key, value)));
+            }
+        }
+    }
+}
