@@ -26,13 +26,12 @@ pub fn start(bin: &Path) -> Server {
     Server::start(bin, &unlimited())
 }
 
-pub fn unlimited() -> [(&'static str, &'static str); 5] {
+pub fn unlimited() -> [(&'static str, &'static str); 4] {
     [
         ("NGIT_EVENTS_PER_MINUTE_PER_KEY", "0"),
         ("NGIT_EVENTS_PER_MINUTE_PER_IP", "0"),
         ("NGIT_MAX_CONNECTIONS", "5000"),
         ("NGIT_LOG_LEVEL", "info"),
-        ("NGIT_MAX_EVENTS_IN_FLIGHT", "1024"),
     ]
 }
 

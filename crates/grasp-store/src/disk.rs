@@ -20,8 +20,8 @@ use crate::kv::{Read, Table, Write};
 use crate::schema::{self, Record};
 use crate::write::{Batch, next_seq, number};
 
-/// Events in the tail. 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again.
-const MAX_TAIL_EVENTS: u64 = 8_192;
+/// Events in the tail. 16,384 events x 9 rows x 180 bytes = 27 MB, and 0.4 s to make again.
+const MAX_TAIL_EVENTS: u64 = 16_384;
 /// Changes in the tail, for events of many tags and for authors who vanish: 40 MB.
 const MAX_TAIL_ROWS: usize = 200_000;
 

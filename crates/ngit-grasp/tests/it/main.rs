@@ -13,6 +13,7 @@ mod http;
 mod lifecycle;
 mod limits;
 mod nip01;
+mod nip77;
 mod nips;
 mod support;
 mod transfer;
