@@ -162,7 +162,8 @@ type MakeFilter<'a> = Box<dyn Fn(usize) -> Value + 'a>;
 /// The shapes that sync asks for, with other values each time.
 fn sync_filters<'a>(synth: &'a Synth, ids: &'a [String]) -> Vec<(&'static str, MakeFilter<'a>)> {
     let window = |list: &[String], round: usize, count: usize| -> Vec<String> {
-        let start = round * 37 % (list.len() - count);
+        // The newest have no answers yet.
+        let start = round * 37 % (list.len() - 2 * count).max(1);
         list[start..start + count].to_vec()
     };
     vec![
@@ -176,22 +177,15 @@ fn sync_filters<'a>(synth: &'a Synth, ids: &'a [String]) -> Vec<(&'static str, M
         ),
         (
             "#e x 100",
-            Box::new(move |round| json!({"#e": busiest(synth, round), "limit": 500})),
+            Box::new(
+                move |round| json!({"#e": window(synth.busy_roots(), round, 100), "limit": 500}),
+            ),
         ),
         (
             "ids x 500",
             Box::new(move |round| json!({"ids": window(ids, round, 500), "limit": 500})),
         ),
     ]
-}
-
-/// Roots that have answers; the newest ones have none yet.
-fn busiest(synth: &Synth, round: usize) -> Vec<String> {
-    let roots = synth.roots();
-    let start = round * 37 % (roots.len() / 2);
-    (0..100)
-        .map(|n| roots[(start + n * 7) % (roots.len() / 2)].clone())
-        .collect()
 }
 
 fn fan_out(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {

@@ -15,6 +15,8 @@ pub struct Synth {
     owners: Vec<Pubkey>,
     signers: Vec<Author>,
     repos: Vec<String>,
+    /// One issue in twenty draws most of the comments.
+    busy: Vec<String>,
     roots: Vec<String>,
     clock: u64,
 }
@@ -35,6 +37,7 @@ impl Synth {
         let repos = (0..REPOS).map(repo).collect();
         Self {
             signers: (0..SIGNERS).map(|n| Author::new(20_000 + n)).collect(),
+            busy: Vec::new(),
             roots: Vec::new(),
             clock: START,
             owners,
@@ -47,8 +50,8 @@ impl Synth {
         &self.repos
     }
 
-    pub fn roots(&self) -> &[String] {
-        &self.roots
+    pub fn busy_roots(&self) -> &[String] {
+        &self.busy
     }
 
     /// For stores that are filled directly: everything but the signature is real.
@@ -78,6 +81,9 @@ impl Synth {
     fn remember(&mut self, event: &Event) {
         if event.kind.0 != 1111 && event.kind.0 != 1630 {
             self.roots.push(event.id.to_string());
+            if self.roots.len().is_multiple_of(20) {
+                self.busy.push(event.id.to_string());
+            }
         }
     }
 
@@ -99,10 +105,7 @@ impl Synth {
             50..60 => 1630,
             _ => 1111,
         };
-        let root = match self.roots.len() {
-            0 => None,
-            n => Some(self.roots[n - 1 - self.rng.usize(..n.min(500))].clone()),
-        };
+        let root = self.commented_root();
         let mut tags = vec![tag(&["p", &owner])];
         match (kind, root) {
             (1111, Some(root)) => {
@@ -128,6 +131,17 @@ impl Synth {
             tags,
             content,
         }
+    }
+
+    fn commented_root(&mut self) -> Option<String> {
+        let busy = self.rng.u8(0..10) < 7 && !self.busy.is_empty();
+        let (list, recent) = if busy {
+            (&self.busy, 50)
+        } else {
+            (&self.roots, 500)
+        };
+        let last = list.len().checked_sub(1)?;
+        Some(list[last - self.rng.usize(..list.len().min(recent))].clone())
     }
 
     /// A tenth of the repositories sees most of the traffic.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use grasp_core::Policy;
 use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -17,11 +17,12 @@ use crate::engine::Engine;
 use crate::http::{self, Site};
 use crate::identity::{Identity, IdentityError, Origin};
 use crate::metrics::Metrics;
+use crate::phase::Phase;
 use crate::relay::Relay;
 
 /// How long connections may take to end before they are cut; the rest of the ten seconds that
 /// an operator waits belongs to the last commit.
-const CLOSE_CONNECTIONS: Duration = Duration::from_secs(7);
+const CLOSE_CONNECTIONS: Duration = Duration::from_secs(6);
 const MEASURE_STORE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
@@ -80,12 +81,14 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         .map(|secret| secret.reveal().to_owned());
     let identity = Identity::load(secret.as_deref(), &config.relay_data_path)?;
     create_git_dir(&config)?;
+    // Before anybody can know that we run: a signal must never find us without an answer.
+    let stop_signal = StopSignal::expect()?;
     let listener = listen(&mut config).await?;
     log_start(&config, &store, &identity);
 
     let metrics = Arc::new(Metrics::new()?);
     let engine = Engine::start(policy(&config), &store, &metrics, clock)?;
-    let (stop, stopping) = watch::channel(false);
+    let (phase, watching) = watch::channel(Phase::Running);
     let relay = Arc::new(Relay::new(
         Arc::clone(&store),
         engine.ingest.clone(),
@@ -94,16 +97,15 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         Arc::clone(&metrics),
         clock,
         config.public_ws_url(),
-        stopping.clone(),
+        watching.clone(),
     ));
     let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
     let site = Arc::new(Site::new(&config, identity.pubkey, relay));
-    let server = http::Server::start(listener, site, &config, stopping);
+    let server = http::Server::start(listener, site, &config, watching);
 
-    wait_for_signal().await?;
+    stop_signal.received().await;
     tracing::info!("stopping: no new connections, answers on their way are sent");
-    let _ = stop.send(true);
-    server.finish(CLOSE_CONNECTIONS).await;
+    server.finish(&phase, CLOSE_CONNECTIONS).await;
     measuring.abort();
     let _ = measuring.await;
     let ended = tokio::task::spawn_blocking(move || engine.stop()).await;
@@ -171,12 +173,24 @@ async fn measure(store: Arc<Store>, metrics: Arc<Metrics>) {
     }
 }
 
-async fn wait_for_signal() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM or SIGINT, heard from the moment this exists.
+struct StopSignal {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignal {
+    fn expect() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    async fn received(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

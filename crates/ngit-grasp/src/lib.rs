@@ -12,6 +12,7 @@ pub mod identity;
 pub mod ingest;
 pub mod metrics;
 mod perform;
+pub mod phase;
 pub mod relay;
 pub mod transfer;
 mod web;

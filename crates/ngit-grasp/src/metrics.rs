@@ -53,7 +53,7 @@ impl Metrics {
             )?,
             live_deliveries: make.counter(
                 "ngit_live_deliveries_total",
-                "Events delivered to live subscriptions",
+                "Events handed to live subscriptions",
             )?,
             slow_readers: make.counter(
                 "ngit_slow_readers_dropped_total",

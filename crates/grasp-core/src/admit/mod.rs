@@ -62,7 +62,9 @@ fn refusal(event: &Event, origin: &Origin, policy: &Policy, now: Timestamp) -> O
     if event.is_protected() {
         return protected(event, origin);
     }
-    if event.kind == Kind::VANISH && !asks_us_to_vanish(event, &policy.relay_url) {
+    // What an operator brings along was obeyed where it comes from, under another name perhaps.
+    let moved = *origin == Origin::Import;
+    if event.kind == Kind::VANISH && !moved && !asks_us_to_vanish(event, &policy.relay_url) {
         return Some(Refusal::VanishElsewhere);
     }
     None

@@ -98,7 +98,9 @@ fn a_request_to_vanish_must_name_us() {
         let event = event(ALICE, 62, NOON, &[&["relay", relay]]);
         assert_eq!(refused(stage.submit(&event)).is_none(), accepted, "{relay}");
     }
-    assert!(refused(stage.submit(&event(ALICE, 62, NOON, &[]))).is_some());
+    let nameless = event(ALICE, 62, NOON, &[]);
+    assert!(refused(stage.submit(&nameless)).is_some());
+    assert_eq!(refused(stage.submit_from(&nameless, Origin::Import)), None);
 }
 
 #[test]

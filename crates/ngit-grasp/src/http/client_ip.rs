@@ -1,7 +1,7 @@
 //! Whose address counts: the peer's, or, behind proxies that the operator trusts, the last one
 //! in `X-Forwarded-For` that is not such a proxy.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
 use axum::http::HeaderMap;
@@ -39,7 +39,7 @@ impl ClientIp {
         let hops: Vec<&str> = values.flat_map(|value| value.split(',')).collect();
         let mut client = peer;
         for hop in hops.into_iter().rev() {
-            let Ok(ip) = hop.trim().parse::<IpAddr>() else {
+            let Some(ip) = address(hop.trim()) else {
                 break;
             };
             client = ip;
@@ -63,6 +63,12 @@ impl ClientIp {
     }
 }
 
+/// Some proxies add the port.
+fn address(hop: &str) -> Option<IpAddr> {
+    let with_port = || hop.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    hop.parse().ok().or_else(with_port)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +90,8 @@ mod tests {
         assert_eq!(of("127.0.0.1", "203.0.113.5, 198.51.100.1"), "198.51.100.1");
         assert_eq!(of("127.0.0.1", "198.51.100.1, 10.1.2.3"), "198.51.100.1");
         assert_eq!(of("127.0.0.1", "10.1.2.3"), "10.1.2.3");
+        assert_eq!(of("127.0.0.1", "198.51.100.1:1234"), "198.51.100.1");
+        assert_eq!(of("127.0.0.1", "[2001:db8::1]:1234"), "2001:db8::1");
         assert_eq!(of("127.0.0.1", "nonsense"), "127.0.0.1");
         assert_eq!(of("127.0.0.1", "198.51.100.1, nonsense"), "127.0.0.1");
     }

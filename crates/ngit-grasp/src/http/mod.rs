@@ -25,6 +25,7 @@ use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
 pub use self::server::Server;
 use crate::config::Config;
+use crate::phase::{Phase, reached};
 use crate::relay::Relay;
 use crate::relay::connection::{Connection, Peer};
 use crate::web;
@@ -95,22 +96,26 @@ async fn respond(router: Router, mut request: Request<Body>, max_body: usize) ->
     response
 }
 
+const CORS: [(HeaderName, &str); 3] = [
+    (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+    (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+    (
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        "Content-Type, Authorization, Accept, Git-Protocol, Content-Encoding, X-Requested-With",
+    ),
+];
+
+const SAFETY: [(HeaderName, &str); 2] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+];
+
 fn add_common_headers(headers: &mut HeaderMap) {
-    const COMMON: [(HeaderName, &str); 5] = [
-        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "Content-Type, Authorization, Accept, Git-Protocol, Content-Encoding, X-Requested-With",
-        ),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; \
-             form-action 'none'; frame-ancestors 'none'",
-        ),
-    ];
-    for (name, value) in COMMON {
+    for (name, value) in CORS.into_iter().chain(SAFETY) {
         headers.insert(name, HeaderValue::from_static(value));
     }
 }
@@ -188,9 +193,12 @@ fn websocket(
         .max_frame_size(most)
         .on_upgrade(move |socket| async move {
             let _counted = counted;
-            Connection::new(Arc::clone(&site.relay), peer, socket)
-                .run()
-                .await;
+            let mut phase = site.relay.phase.clone();
+            let connection = Connection::new(Arc::clone(&site.relay), peer, socket);
+            tokio::select! {
+                () = connection.run() => {}
+                () = reached(&mut phase, Phase::Cut) => {}
+            }
         })
 }
 
@@ -245,7 +253,7 @@ async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
 /// Ready while the store answers and nobody asked us to stop.
 async fn ready(State(site): State<Arc<Site>>) -> Response<Body> {
     let unavailable = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
-    if *site.relay.shutdown.borrow() {
+    if *site.relay.phase.borrow() != Phase::Running {
         return unavailable("stopping\n".to_owned());
     }
     match site.relay.store.stats() {

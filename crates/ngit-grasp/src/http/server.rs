@@ -19,11 +19,14 @@ use tokio::time::timeout;
 use super::gate::{Full, Slot};
 use super::{Site, Transport, is_exempt, respond, router};
 use crate::config::Config;
+use crate::phase::{Phase, reached};
 
 /// One request head. Longer ones are answered 431.
 const MAX_HEAD: usize = 64 * 1024;
 /// Pause after a failed accept: the descriptors that we ran out of must first come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A dropped connection needs no more than its tasks' next turn.
+const CUT: Duration = Duration::from_secs(1);
 
 pub struct Server {
     accepting: JoinHandle<()>,
@@ -36,14 +39,14 @@ impl Server {
         listener: TcpListener,
         site: Arc<Site>,
         config: &Config,
-        stopping: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
     ) -> Self {
         let (alive, connections) = mpsc::channel(1);
         let accept = Accept {
             router: router(Arc::clone(&site)),
             site,
             max_body: config.limits().http_body_bytes,
-            stopping,
+            phase,
             alive,
         };
         Self {
@@ -52,11 +55,14 @@ impl Server {
         }
     }
 
-    /// Waits until every connection has ended, but not longer than that.
-    pub async fn finish(mut self, patience: Duration) {
+    /// Stops taking connections, waits until every one has ended, and cuts those that hold out.
+    pub async fn finish(mut self, phase: &watch::Sender<Phase>, patience: Duration) {
+        phase.send_replace(Phase::Stopping);
         let _ = self.accepting.await;
         if timeout(patience, self.connections.recv()).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut");
+            phase.send_replace(Phase::Cut);
+            let _ = timeout(CUT, self.connections.recv()).await;
         }
     }
 }
@@ -66,7 +72,7 @@ struct Accept {
     router: Router,
     site: Arc<Site>,
     max_body: usize,
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
     alive: mpsc::Sender<()>,
 }
 
@@ -76,7 +82,7 @@ impl Accept {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = stop_called(&mut self.stopping) => return,
+                () = reached(&mut self.phase, Phase::Stopping) => return,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -140,36 +146,39 @@ impl Accept {
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
-        let mut stopping = self.stopping.clone();
-        let heard = timeout(limits.header_timeout, async {
+        let (mut stopping, mut cut) = (self.phase.clone(), self.phase.clone());
+        let first = async {
             tokio::select! {
                 _ = connection.as_mut() => false,
                 () = first_request.notified() => true,
+                () = reached(&mut stopping, Phase::Stopping) => false,
             }
-        });
-        if !heard.await.unwrap_or(false) {
+        };
+        if !timeout(limits.header_timeout, first).await.unwrap_or(false) {
             return;
         }
         tokio::select! {
             _ = connection.as_mut() => {}
-            () = stop_called(&mut stopping) => {
+            () = reached(&mut stopping, Phase::Stopping) => {
                 connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+                tokio::select! {
+                    _ = connection => {}
+                    () = reached(&mut cut, Phase::Cut) => {}
+                }
             }
         }
     }
 }
 
-async fn stop_called(stopping: &mut watch::Receiver<bool>) {
-    // A sender that is gone means the same.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
 async fn turn_away(mut stream: TcpStream, status: &str) {
     let body = "too many connections, try again later\n";
+    let cors: String = super::CORS
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let response = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nRetry-After: 30\r\n\
-         Access-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n{body}",
+         {cors}Connection: close\r\n\r\n{body}",
         body.len()
     );
     let write = async {

@@ -25,6 +25,7 @@ use super::outbox::{Out, Outbox};
 use super::{Relay, query};
 use crate::clock::unix_now;
 use crate::ingest::{Reply, Room, Word, signature};
+use crate::phase::{Phase, reached};
 
 /// Frames put together into one write.
 const MAX_GATHERED: usize = 256;
@@ -72,7 +73,7 @@ pub struct Connection {
     parked: Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
     last_heard: Instant,
     ticks: Interval,
-    shutdown: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
     closing: Option<Instant>,
 }
 
@@ -104,7 +105,7 @@ impl Connection {
             parked: None,
             last_heard: Instant::now(),
             ticks,
-            shutdown: relay.shutdown.clone(),
+            phase: relay.phase.clone(),
             closing: None,
             outbox,
             relay,
@@ -137,7 +138,7 @@ impl Connection {
             Some(out) = self.queue.recv() => self.deliver(out).await,
             room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
             _ = self.ticks.tick() => self.tick().await,
-            Ok(()) = self.shutdown.changed(), if self.closing.is_none() => {
+            () = reached(&mut self.phase, Phase::Stopping), if self.closing.is_none() => {
                 self.closing = Some(Instant::now());
                 Ok(())
             }
@@ -185,9 +186,19 @@ impl Connection {
             }
             Err(rejected) => {
                 self.relay.metrics.message("invalid");
-                self.say(rejected.frame());
+                self.on_rejected(&rejected);
             }
         }
+    }
+
+    /// A refusal that ends something also ends what had the same name before.
+    fn on_rejected(&mut self, rejected: &Rejected) {
+        match rejected {
+            Rejected::Notice(_) => {}
+            Rejected::Closed { sub, .. } => self.subs.close(sub),
+            Rejected::NegErr { sub, .. } => self.sessions.close(sub),
+        }
+        self.say(rejected.frame());
     }
 
     fn on_message(&mut self, message: ClientMessage<'_>) {
@@ -216,7 +227,7 @@ impl Connection {
             }
         };
         if let Some(rejected) = refused {
-            self.say(rejected.frame());
+            self.on_rejected(&rejected);
         }
     }
 

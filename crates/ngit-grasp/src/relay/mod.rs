@@ -21,6 +21,7 @@ use self::live::ConnId;
 use crate::clock::Clock;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
+use crate::phase::Phase;
 
 /// Addresses with a rate bucket: 100,000 x 72 bytes = 7 MB.
 const MAX_RATED_IPS: usize = 100_000;
@@ -35,7 +36,7 @@ pub struct Relay {
     pub clock: Clock,
     /// Our websocket URL as the world knows it.
     pub url: String,
-    pub shutdown: watch::Receiver<bool>,
+    pub phase: watch::Receiver<Phase>,
     /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
     readers: Semaphore,
     /// Items that all NEG sessions may hold.
@@ -59,7 +60,7 @@ impl Relay {
         metrics: Arc<Metrics>,
         clock: Clock,
         url: String,
-        shutdown: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let rate = Rate::per_minute(limits.events_per_minute_per_ip);
@@ -77,7 +78,7 @@ impl Relay {
             metrics,
             clock,
             url,
-            shutdown,
+            phase,
         }
     }
 

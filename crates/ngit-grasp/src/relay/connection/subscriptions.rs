@@ -55,7 +55,10 @@ impl Subscriptions {
     /// Opens, or replaces the one of that name.
     pub(super) fn open(&mut self, name: String, filters: Vec<Filter>) -> Result<(), Rejected> {
         self.close(&name);
-        let values = filters.iter().map(|filter| filter.value_count() + 1).sum();
+        let values = filters
+            .iter()
+            .map(|filter| filter.value_count().max(1))
+            .sum();
         if let Some(reason) = self.refusal(values) {
             return Err(Rejected::Closed { sub: name, reason });
         }
