@@ -20,8 +20,9 @@ use crate::kv::{Read, Table, Write};
 use crate::schema::{self, Record};
 use crate::write::{Batch, next_seq, number};
 
-/// Events in the tail. 16,384 events x 9 rows x 180 bytes = 27 MB, and 0.4 s to make again.
-const MAX_TAIL_EVENTS: u64 = 16_384;
+/// Events in the tail. 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again; the
+/// sweep into the indexes of a large store dirties some 25,000 pages = 100 MB.
+const MAX_TAIL_EVENTS: u64 = 8_192;
 /// Changes in the tail, for events of many tags and for authors who vanish: 40 MB.
 const MAX_TAIL_ROWS: usize = 200_000;
 
@@ -217,6 +218,9 @@ impl Tail {
         // The log has them.
         layer.forget_new(Table::Events);
         self.layer.absorb(layer);
+        for change in staged.index {
+            self.layer.take(change);
+        }
         self.events += staged.events;
         self.removes |= staged.removes;
         let next = self.layer.get(Table::Meta, schema::META_NEXT_SEQ).flatten();

@@ -7,6 +7,7 @@ pub(crate) mod memory;
 use std::ops::Bound;
 
 use crate::error::StoreError;
+use crate::schema::IndexValue;
 
 /// Key layouts are in `schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,4 +66,27 @@ pub(crate) trait Read {
 pub(crate) trait Write: Read {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
+
+    /// The last changes of a batch, in key order; nothing is read after them.
+    fn finish(&mut self, changes: Vec<IndexChange>) -> Result<(), StoreError> {
+        self.change(changes)
+    }
+
+    fn change(&mut self, changes: Vec<IndexChange>) -> Result<(), StoreError> {
+        for change in changes {
+            match change.value {
+                Some(value) => self.put(change.table, &change.key, &value)?,
+                None => self.delete(change.table, &change.key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of an index that comes, or goes.
+#[derive(Debug)]
+pub(crate) struct IndexChange {
+    pub(crate) table: Table,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) value: Option<[u8; IndexValue::LEN]>,
 }

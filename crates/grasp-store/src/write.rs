@@ -7,7 +7,7 @@ use grasp_core::event::{Address, Event, Kind};
 use grasp_core::{EventId, Pubkey, Seq, StoreOutcome, Timestamp};
 
 use crate::error::StoreError;
-use crate::kv::{Read, Table, Write};
+use crate::kv::{IndexChange, Read, Table, Write};
 use crate::schema::{self, Cases, IndexValue, Place, Record, Slot};
 
 /// Changes to the indexes are kept back and written in key order: neighbours share pages.
@@ -15,12 +15,6 @@ pub(crate) struct Batch<'w, W> {
     kv: &'w mut W,
     next_seq: u64,
     index: Vec<IndexChange>,
-}
-
-struct IndexChange {
-    table: Table,
-    key: Box<[u8]>,
-    value: Option<[u8; IndexValue::LEN]>,
 }
 
 /// What a sweep did; `more` when it stopped at its bound.
@@ -41,9 +35,10 @@ impl<'w, W: Write> Batch<'w, W> {
     }
 
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
-        self.flush_index()?;
         let next = self.next_seq.to_be_bytes();
-        self.kv.put(Table::Meta, schema::META_NEXT_SEQ, &next)
+        self.kv.put(Table::Meta, schema::META_NEXT_SEQ, &next)?;
+        let changes = self.sorted_index();
+        self.kv.finish(changes)
     }
 
     pub(crate) fn apply(&mut self, event: &Event) -> Result<StoreOutcome, StoreError> {
@@ -305,16 +300,15 @@ impl<'w, W: Write> Batch<'w, W> {
     }
 
     fn flush_index(&mut self) -> Result<(), StoreError> {
+        let changes = self.sorted_index();
+        self.kv.change(changes)
+    }
+
+    /// Stable: of two changes to one key the later one stands.
+    fn sorted_index(&mut self) -> Vec<IndexChange> {
         let mut changes = std::mem::take(&mut self.index);
-        // Stable: of two changes to one key the later one stands.
         changes.sort_by(|a, b| (a.table, &a.key).cmp(&(b.table, &b.key)));
-        for change in changes {
-            match change.value {
-                Some(value) => self.kv.put(change.table, &change.key, &value)?,
-                None => self.kv.delete(change.table, &change.key)?,
-            }
-        }
-        Ok(())
+        changes
     }
 }
 

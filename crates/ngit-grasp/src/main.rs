@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Events are allocated on one thread and freed on another; the system's allocator pays for it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     ngit_grasp::cli::main()
 }

@@ -7,7 +7,7 @@ use std::collections::btree_map::Range;
 use std::iter::Peekable;
 use std::ops::Bound;
 
-use super::{Read, Table, Write};
+use super::{IndexChange, Read, Table, Write};
 use crate::error::StoreError;
 
 /// A new value, or `None` for a row that is gone.
@@ -25,6 +25,13 @@ impl Layer {
     pub(crate) fn set(&mut self, table: Table, key: &[u8], change: Change) {
         if let Some(changes) = self.tables.get_mut(table as usize) {
             changes.insert(key.into(), change);
+        }
+    }
+
+    /// Takes over an index row without copying its key.
+    pub(crate) fn take(&mut self, change: IndexChange) {
+        if let Some(changes) = self.tables.get_mut(change.table as usize) {
+            changes.insert(change.key, change.value.map(|value| value.into()));
         }
     }
 
@@ -126,6 +133,8 @@ pub(crate) struct Staged {
     /// Records of new events, also of those that the same batch removes again: whoever replays
     /// the log must meet them.
     pub(crate) log: Vec<LogEntry>,
+    /// Index rows that lie above the layer and that the batch itself does not read.
+    pub(crate) index: Vec<IndexChange>,
     /// By how much the number of stored events changes.
     pub(crate) events: i64,
     /// Records that were there are gone.
@@ -176,6 +185,11 @@ impl<B: Read> Write for Staging<'_, B> {
             _ => {}
         }
         staged.layer.set(table, key, None);
+        Ok(())
+    }
+
+    fn finish(&mut self, changes: Vec<IndexChange>) -> Result<(), StoreError> {
+        self.staged.index = changes;
         Ok(())
     }
 }
