@@ -28,6 +28,12 @@ pub fn links(root: &Path) -> Vec<String> {
     for document in documents(root) {
         let text = fs::read_to_string(&document).unwrap_or_default();
         let dir = document.parent().unwrap_or(root);
+        if text.contains("PLACEHOLDER") {
+            problems.push(format!(
+                "{}: something is still to be written",
+                document.display()
+            ));
+        }
         for target in targets(&text) {
             let path = target.split('#').next().unwrap_or_default();
             if !path.is_empty() && !dir.join(path).exists() {

@@ -51,15 +51,23 @@ fn rung_above(used: &str, rung_of_user: usize) -> bool {
     rung(used).is_some_and(|used| used > rung_of_user)
 }
 
-/// The module after every `crate::`.
+/// The module after every `crate::`, or the modules in the braces after it.
 fn used_modules(text: &str) -> Vec<String> {
-    let names = text.split("crate::").skip(1).map(|rest| {
-        let end = rest
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(rest.len());
-        rest.get(..end).unwrap_or_default().to_owned()
-    });
-    names.collect()
+    let mut used = Vec::new();
+    for rest in text.split("crate::").skip(1) {
+        let group = rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.split('}').next());
+        let paths = group.map_or(vec![rest], |group| group.split(',').collect());
+        used.extend(paths.into_iter().map(|path| first_name(path.trim())));
+    }
+    used
+}
+
+fn first_name(path: &str) -> String {
+    path.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
 }
 
 fn rust_files(dir: &Path) -> Vec<std::path::PathBuf> {

@@ -29,7 +29,11 @@ fn main() -> ExitCode {
             let report = relay::run(if quick { 10 } else { 1 });
             println!("{}", report.table());
             println!("{}", report.json());
-            ExitCode::SUCCESS
+            if report.is_within() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         _ => {
             println!("{USAGE}");

@@ -37,6 +37,13 @@ impl Report {
         });
     }
 
+    /// No figure is over its limit.
+    pub fn is_within(&self) -> bool {
+        self.rows
+            .iter()
+            .all(|row| row.limit.is_none_or(|limit| row.value <= limit))
+    }
+
     pub fn table(&self) -> String {
         let width = self
             .rows

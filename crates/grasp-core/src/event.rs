@@ -162,6 +162,11 @@ impl Unverified {
         self.event.json.len()
     }
 
+    /// What it says of itself, not proven.
+    pub fn claim(&self) -> &Event {
+        &self.event
+    }
+
     /// `signed` says whether the signature over the id is the author's.
     pub fn verify(self, signed: impl FnOnce(&Event) -> bool) -> Result<Event, EventError> {
         if self.digest != self.event.id {

@@ -33,10 +33,14 @@ pub struct Limits {
     /// Events counted by one COUNT; beyond it the answer says `approximate`.
     pub count_results: usize,
 
+    /// Queries, COUNTs and NEG sessions that one connection has answered at once; further ones
+    /// wait. Each holds at most one slice, about 0.8 MB.
+    pub queries_at_once: usize,
     pub neg_sessions: usize,
     /// Events in one NEG session; 40 bytes each.
     pub neg_items: usize,
-    /// Events in all NEG sessions of the server: 4,000,000 x 40 bytes = 160 MB.
+    /// Events in all NEG sessions and in all COUNTs of several filters: 4,000,000 x 40 bytes =
+    /// 160 MB.
     pub neg_items_total: usize,
     /// One NEG-MSG payload before hex doubles it.
     pub neg_frame_bytes: usize,
@@ -46,6 +50,8 @@ pub struct Limits {
     pub connections_per_ip: usize,
     pub events_per_minute_per_ip: u32,
     pub events_per_minute_per_key: u32,
+    /// Keys that one connection may prove to hold (NIP-42).
+    pub authenticated_keys: usize,
     /// Events of one connection between arrival and answer; more are not read meanwhile.
     pub events_in_flight: usize,
     /// Bytes of all events between arrival and answer: the most memory that ingest takes.
@@ -81,6 +87,7 @@ impl Default for Limits {
             connection_values: 40_000,
             query_results: 500,
             count_results: 1_000_000,
+            queries_at_once: 4,
             neg_sessions: 16,
             neg_items: 1_000_000,
             neg_items_total: 4_000_000,
@@ -90,6 +97,7 @@ impl Default for Limits {
             connections_per_ip: 64,
             events_per_minute_per_ip: 600,
             events_per_minute_per_key: 600,
+            authenticated_keys: 32,
             events_in_flight: 1_000,
             ingest_bytes: 64 * MIB,
             outbox_bytes: 4 * MIB,

@@ -24,8 +24,9 @@ pub struct BackupSummary {
 }
 
 impl Store {
-    /// Copies the committed state into an empty or new directory, while others read and write.
-    pub fn backup(&self, dir: &Path) -> Result<BackupSummary, StoreError> {
+    /// Copies the committed state into an empty or new directory, while others read and write,
+    /// together with other files that belong to it (those that exist).
+    pub fn backup(&self, dir: &Path, files: &[PathBuf]) -> Result<BackupSummary, StoreError> {
         create_private_dir(dir)?;
         let path = dir.join(DATA);
         let mut file = create_new(&path)?;
@@ -36,6 +37,9 @@ impl Store {
             bytes: file.metadata().map_err(StoreError::io(&path))?.len(),
             sha256: sha256(&path)?,
         };
+        for file in files {
+            copy_into(file, dir)?;
+        }
         write_manifest(dir, &summary)?;
         sync_dir(dir)?;
         Ok(summary)
@@ -88,6 +92,17 @@ fn verify(dir: &Path) -> Result<BackupSummary, StoreError> {
         return Err(bad("its data is not what the MANIFEST says"));
     }
     Ok(summary)
+}
+
+/// With its permissions: a secret stays one.
+fn copy_into(file: &Path, dir: &Path) -> Result<(), StoreError> {
+    let Some(name) = file.file_name().filter(|_| file.exists()) else {
+        return Ok(());
+    };
+    let target = dir.join(name);
+    fs::copy(file, &target)
+        .and_then(|_| File::open(&target)?.sync_all())
+        .map_err(StoreError::io(file))
 }
 
 fn write_manifest(dir: &Path, summary: &BackupSummary) -> Result<(), StoreError> {

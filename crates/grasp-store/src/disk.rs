@@ -20,16 +20,33 @@ use crate::kv::{Read, Table, Write};
 use crate::schema::{self, Record};
 use crate::write::{Batch, next_seq, number};
 
-/// Events in the tail. 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again; the
-/// sweep into the indexes of a large store dirties some 25,000 pages = 100 MB.
-const MAX_TAIL_EVENTS: u64 = 8_192;
-/// Changes in the tail, for events of many tags and for authors who vanish: 40 MB.
-const MAX_TAIL_ROWS: usize = 200_000;
+/// When the tail goes into the indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailLimits {
+    /// 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again; the sweep into the
+    /// indexes of a large store dirties some 25,000 pages = 100 MB.
+    pub events: u64,
+    /// For events of many tags and for authors who vanish: 200,000 x 180 bytes = 36 MB.
+    pub rows: usize,
+    /// Records that a start after a crash must read again.
+    pub bytes: usize,
+}
+
+impl Default for TailLimits {
+    fn default() -> Self {
+        Self {
+            events: 8_192,
+            rows: 200_000,
+            bytes: 64 * 1024 * 1024,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Disk {
     lmdb: Lmdb,
     tail: RwLock<Tail>,
+    limits: TailLimits,
     /// One batch after the other.
     writing: Mutex<()>,
 }
@@ -42,19 +59,23 @@ struct Tail {
     next: u64,
     /// Stored events less those that are in the indexes.
     events: i64,
+    /// Size of the records between.
+    bytes: usize,
     removes: bool,
 }
 
 impl Disk {
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, limits: TailLimits) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
         let tail = Tail::from_log(&lmdb.read()?)?;
         let disk = Self {
             lmdb,
             tail: RwLock::new(tail),
+            limits,
             writing: Mutex::default(),
         };
-        disk.flush(&disk.writer())?;
+        // A disk that is full can still be read.
+        disk.try_flush(&disk.writer());
         Ok(disk)
     }
 
@@ -72,6 +93,10 @@ impl Disk {
         change: impl FnOnce(&mut Staging<'_, Layered<'_, LmdbWrite<'_>>>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let writer = self.writer();
+        // A tail that could not be brought in must not grow: refuse before anything is logged.
+        if self.is_full() {
+            self.flush(&writer)?;
+        }
         let mut txn = self.lmdb.write()?;
         let (result, staged) = {
             let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
@@ -89,12 +114,22 @@ impl Disk {
         }
         let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
         tail.absorb(staged)?;
-        let full = tail.is_full();
         drop(tail);
-        if full {
-            self.flush(&writer)?;
+        // The events are durable and visible: whatever happens now, they are stored.
+        if self.is_full() {
+            self.try_flush(&writer);
         }
         Ok(result)
+    }
+
+    fn is_full(&self) -> bool {
+        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        tail.exceeds(&self.limits)
+    }
+
+    /// The next write tries again and says what is wrong.
+    fn try_flush(&self, writer: &MutexGuard<'_, ()>) {
+        let _ = self.flush(writer);
     }
 
     /// Brings the tail into the indexes.
@@ -120,8 +155,10 @@ impl Disk {
         Ok(())
     }
 
-    /// What was deleted shall leave the disk too, not only the sight of readers.
-    pub(crate) fn settle_removals(&self) -> Result<(), StoreError> {
+    /// What was deleted shall leave the disk too, not only the sight of readers; and pages that a
+    /// killed reader pinned shall come free.
+    pub(crate) fn tidy(&self) -> Result<(), StoreError> {
+        self.lmdb.clear_stale_readers()?;
         let writer = self.writer();
         let removes = self
             .tail
@@ -148,7 +185,7 @@ impl Disk {
 impl Drop for Disk {
     /// A tail that is in the indexes need not be made again at the next start.
     fn drop(&mut self) {
-        let _ = self.flush(&self.writer());
+        self.try_flush(&self.writer());
     }
 }
 
@@ -198,7 +235,7 @@ impl Tail {
             below: tables,
             layer: &tail.layer,
         };
-        let mut staging = Staging::over(&layered);
+        let mut staging = Staging::replaying(&layered);
         let mut batch = Batch::begin(&mut staging)?;
         for seq in first..next {
             let missing = || StoreError::Damaged(format!("event {seq} is not in the log"));
@@ -222,6 +259,7 @@ impl Tail {
             self.layer.take(change);
         }
         self.events += staged.events;
+        self.bytes += staged.bytes;
         self.removes |= staged.removes;
         let next = self.layer.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
         self.next = next.map_or(Ok(self.next), schema::read_u64)?;
@@ -233,8 +271,10 @@ impl Tail {
         self.first == self.next && !self.removes
     }
 
-    fn is_full(&self) -> bool {
-        self.next - self.first >= MAX_TAIL_EVENTS || self.layer.len() >= MAX_TAIL_ROWS
+    fn exceeds(&self, limits: &TailLimits) -> bool {
+        self.next - self.first >= limits.events
+            || self.layer.len() >= limits.rows
+            || self.bytes >= limits.bytes
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use grasp_core::{Event, EventId, Seq, StoreOutcome, Timestamp};
 
 pub use crate::backup::{BackupSummary, restore};
+pub use crate::disk::TailLimits;
 use crate::disk::{Disk, Snapshot};
 pub use crate::error::StoreError;
 use crate::kv::memory::Memory;
@@ -95,7 +96,11 @@ macro_rules! writing {
 impl Store {
     /// Opens or creates the store in a directory that no other process writes.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self::on(Backend::Disk(Disk::open(path)?)))
+        Self::open_with(path, TailLimits::default())
+    }
+
+    pub fn open_with(path: &Path, tail: TailLimits) -> Result<Self, StoreError> {
+        Ok(Self::on(Backend::Disk(Disk::open(path, tail)?)))
     }
 
     /// Reads beside a running server what is there at this moment.
@@ -134,7 +139,7 @@ impl Store {
             Swept::default()
         };
         if let Backend::Disk(disk) = &self.backend {
-            disk.settle_removals()?;
+            disk.tidy()?;
         }
         Ok(swept)
     }

@@ -13,6 +13,9 @@ use crate::kv::{Read, Table};
 use crate::schema::{IndexValue, Place, Record};
 use crate::write::next_seq;
 
+/// Rows to look for one more match, so that the end of a query can say `more` or `finish`.
+const LOOK_AHEAD: usize = 1_000;
+
 /// What the reader wants of each match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -42,7 +45,7 @@ pub enum Progress {
 pub enum Completeness {
     Finish,
     More,
-    /// Nobody looked, because nothing was asked for.
+    /// Nobody looked, or looked for long enough to tell.
     Unknown,
 }
 
@@ -88,6 +91,8 @@ struct Scan {
     plan: Option<Plan>,
     /// Where to go on.
     after: Option<Place>,
+    /// Rows seen after the last one that was asked for.
+    looked_ahead: usize,
 }
 
 impl Query {
@@ -98,6 +103,7 @@ impl Query {
             filter,
             plan: None,
             after: None,
+            looked_ahead: 0,
         };
         Self {
             scans: filters.into_iter().map(scan).collect(),
@@ -112,6 +118,11 @@ impl Query {
     /// Known after the first slice: the query saw every event below it.
     pub fn bound(&self) -> Option<Seq> {
         self.bound
+    }
+
+    /// Of several filters each event counts once: what was found is kept to the end.
+    pub fn remembers(&self) -> bool {
+        self.scans.len() > 1
     }
 
     pub fn completeness(&self) -> Completeness {
@@ -129,9 +140,9 @@ impl Query {
             Some(bound) => bound,
             None => *self.bound.insert(Seq(next_seq(kv)?)),
         };
-        let one_filter = self.scans.len() == 1;
+        let remembers = self.remembers();
         while let Some(scan) = self.scans.get_mut(self.current) {
-            let seen = (!one_filter).then_some(&mut self.seen);
+            let seen = remembers.then_some(&mut self.seen);
             let mut slice = Slice {
                 kv,
                 now,
@@ -202,6 +213,7 @@ impl Scan {
         slice: &mut Slice<'_, R>,
     ) -> Result<Ran, StoreError> {
         let mut rows = plan.rows(slice.kv, &self.filter, self.after)?;
+        slice.budget.spend(plan.cursors());
         let check = plan.check();
         let mut settled = None;
         while let Some((place, value)) = rows.next()? {
@@ -224,6 +236,11 @@ impl Scan {
                 }
             }
             self.after = Some(place);
+            // Everything asked for is sent; whether there is more is not worth a long wait.
+            self.looked_ahead += usize::from(self.remaining == 0);
+            if self.looked_ahead > LOOK_AHEAD {
+                return Ok(Ran::Ended(Completeness::Unknown));
+            }
             // After a row, so that every slice makes progress, and never within one place.
             if slice.budget.is_spent() && rows.next_place() != Some(place) {
                 return Ok(Ran::Paused);

@@ -68,12 +68,20 @@ impl<'w, W: Write> Batch<'w, W> {
     /// Applies an event of the log again, under the number that it has.
     pub(crate) fn replay(&mut self, seq: Seq, event: &Event) -> Result<(), StoreError> {
         self.next_seq = seq.0;
-        if self.apply(event)? != StoreOutcome::Stored(seq) {
-            // Its like is here under another number: one record is enough.
-            self.kv.delete(Table::Events, &seq.0.to_be_bytes())?;
-            self.next_seq = seq.0 + 1;
+        match self.apply(event)? {
+            StoreOutcome::Stored(_) => Ok(()),
+            // It expired, was swept, and came again: the sweep is not in the log.
+            StoreOutcome::Duplicate => {
+                self.next_seq = seq.0 + 1;
+                self.kv.delete(Table::Events, &seq.0.to_be_bytes())
+            }
+            other => {
+                let id = event.id;
+                Err(StoreError::Damaged(format!(
+                    "the log has {id}, which is now {other:?}"
+                )))
+            }
         }
-        Ok(())
     }
 
     /// Removes at most `max` events that expired at or before `until`.

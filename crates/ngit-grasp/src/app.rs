@@ -23,6 +23,8 @@ use crate::relay::Relay;
 /// How long connections may take to end before they are cut; the rest of the ten seconds that
 /// an operator waits belongs to the last commit.
 const CLOSE_CONNECTIONS: Duration = Duration::from_secs(6);
+/// What is not committed by then was not acknowledged either.
+const LAST_COMMIT: Duration = Duration::from_secs(3);
 const MEASURE_STORE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
@@ -108,8 +110,8 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     server.finish(&phase, CLOSE_CONNECTIONS).await;
     measuring.abort();
     let _ = measuring.await;
-    let ended = tokio::task::spawn_blocking(move || engine.stop()).await;
-    if ended.is_err() {
+    let ended = tokio::task::spawn_blocking(move || engine.stop());
+    if !matches!(tokio::time::timeout(LAST_COMMIT, ended).await, Ok(Ok(()))) {
         tracing::error!("the engine did not end in order");
     }
     tracing::info!("stopped");

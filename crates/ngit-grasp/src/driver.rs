@@ -100,13 +100,24 @@ impl Driver {
         while !(self.stopping && self.core.storing() == 0) {
             match self.wait() {
                 Ok(first) => self.turn(first),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.core.handle_timeout(self.clock.now());
-                    self.perform();
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.keep_deadlines();
             self.performer.flush();
+        }
+    }
+
+    /// Also when the inbox never runs dry.
+    fn keep_deadlines(&mut self) {
+        let now = self.clock.now();
+        if self
+            .core
+            .poll_timeout()
+            .is_some_and(|(deadline, _)| deadline <= now.mono)
+        {
+            self.core.handle_timeout(now);
+            self.perform();
         }
     }
 

@@ -19,8 +19,8 @@ pub enum IdentityError {
     #[error("{} does not hold a secret key", .0.display())]
     BadFile(PathBuf),
     #[error(
-        "the owner key {} is missing or empty, but this server has been {npub}. \
-         Put the file back from a backup; to begin a new identity on purpose, remove {}",
+        "this server has been {npub}, and {} does not hold that key. Put the key back, or set \
+         NGIT_RELAY_OWNER_NSEC; to become somebody else on purpose, remove {}",
         .secret.display(), .public.display()
     )]
     Lost {
@@ -50,7 +50,9 @@ impl Identity {
     pub fn load(setting: Option<&str>, dir: &Path) -> Result<Self, IdentityError> {
         if let Some(text) = setting {
             let key = parse_secret(text).ok_or(IdentityError::BadSetting)?;
-            return Ok(Self::of(&key, Origin::Setting));
+            let identity = Self::of(&key, Origin::Setting);
+            identity.remember(dir)?;
+            return Ok(identity);
         }
         let secret = dir.join(SECRET_FILE);
         let text = match fs::read_to_string(&secret) {
@@ -68,21 +70,18 @@ impl Identity {
         }
         let key =
             parse_secret(text.trim()).ok_or_else(|| IdentityError::BadFile(secret.clone()))?;
-        let identity = Self::of(&key, Origin::File(secret));
-        identity.remember(dir)?;
-        Ok(identity)
+        let identity = Self::of(&key, Origin::File(secret.clone()));
+        match known(dir) {
+            Some(npub) if npub != identity.pubkey.npub() => Err(lost(dir, npub)),
+            _ => identity.remember(dir).map(|()| identity),
+        }
     }
 
     fn create(dir: &Path) -> Result<Self, IdentityError> {
-        let (secret, public) = (dir.join(SECRET_FILE), dir.join(PUBLIC_FILE));
-        if let Ok(npub) = fs::read_to_string(&public) {
-            let npub = npub.trim().to_owned();
-            return Err(IdentityError::Lost {
-                secret,
-                public,
-                npub,
-            });
+        if let Some(npub) = known(dir) {
+            return Err(lost(dir, npub));
         }
+        let secret = dir.join(SECRET_FILE);
         let io = |source| IdentityError::Io {
             path: secret.clone(),
             source,
@@ -105,11 +104,27 @@ impl Identity {
 
     fn remember(&self, dir: &Path) -> Result<(), IdentityError> {
         let path = dir.join(PUBLIC_FILE);
-        let text = format!("{}\n", self.pubkey.npub());
-        if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+        let npub = self.pubkey.npub();
+        if known(dir).as_ref() == Some(&npub) {
             return Ok(());
         }
-        fs::write(&path, text).map_err(|source| IdentityError::Io { path, source })
+        fs::create_dir_all(dir)
+            .and_then(|()| fs::write(&path, format!("{npub}\n")))
+            .map_err(|source| IdentityError::Io { path, source })
+    }
+}
+
+/// Who this server has been.
+fn known(dir: &Path) -> Option<String> {
+    let npub = fs::read_to_string(dir.join(PUBLIC_FILE)).ok()?;
+    Some(npub.trim().to_owned())
+}
+
+fn lost(dir: &Path, npub: String) -> IdentityError {
+    IdentityError::Lost {
+        secret: dir.join(SECRET_FILE),
+        public: dir.join(PUBLIC_FILE),
+        npub,
     }
 }
 
@@ -204,10 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_that_is_gone_is_a_lost_key_too() {
+        let dir = tempfile::tempdir().unwrap();
+        Identity::load(Some(&"1".repeat(64)), dir.path()).unwrap();
+        assert!(matches!(load(dir.path()), Err(IdentityError::Lost { .. })));
+        fs::write(dir.path().join(SECRET_FILE), "2".repeat(64)).unwrap();
+        assert!(
+            matches!(load(dir.path()), Err(IdentityError::Lost { .. })),
+            "nor is it another"
+        );
+        fs::write(dir.path().join(SECRET_FILE), "1".repeat(64)).unwrap();
+        assert!(load(dir.path()).is_ok());
+    }
+
+    #[test]
     fn the_setting_takes_nsec_and_hex() {
         let hex = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa";
         let nsec = "nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5";
-        let dir = Path::new("unused");
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
         let by_hex = Identity::load(Some(hex), dir).unwrap();
         let by_nsec = Identity::load(Some(nsec), dir).unwrap();
         assert_eq!(by_hex.pubkey, by_nsec.pubkey);

@@ -15,6 +15,8 @@ pub struct Performer {
     live: live::Handle,
     metrics: Arc<Metrics>,
     waiting: FxHashMap<Ticket, Waiting>,
+    /// The room of the event that was answered last: its announcement follows.
+    answered: Option<(EventId, Room)>,
     /// Handed to the writer at the end of the turn.
     batch: Vec<(Ticket, Arc<Event>)>,
 }
@@ -22,7 +24,7 @@ pub struct Performer {
 struct Waiting {
     id: EventId,
     reply: Box<dyn Reply>,
-    _room: Room,
+    room: Room,
 }
 
 impl Performer {
@@ -32,30 +34,31 @@ impl Performer {
             live,
             metrics,
             waiting: FxHashMap::default(),
+            answered: None,
             batch: Vec::new(),
         }
     }
 
     /// Remembers whom to answer.
     pub fn expect(&mut self, ticket: Ticket, id: EventId, reply: Box<dyn Reply>, room: Room) {
-        let waiting = Waiting {
-            id,
-            reply,
-            _room: room,
-        };
-        self.waiting.insert(ticket, waiting);
+        self.waiting.insert(ticket, Waiting { id, reply, room });
     }
 
     pub fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Store { ticket, event } => self.batch.push((ticket, event)),
             Effect::Answer { ticket, answer } => self.answer(ticket, answer),
-            Effect::Announce { event, seq } => self.live.announce(event, seq),
+            Effect::Announce { event, seq } => {
+                let answered = self.answered.take().filter(|(id, _)| *id == event.id);
+                let room = answered.map(|(_, room)| room);
+                self.live.announce(event, seq, room);
+            }
             Effect::Sweep { until } => self.writer.sweep(until),
         }
     }
 
     pub fn flush(&mut self) {
+        self.answered = None;
         if !self.batch.is_empty() {
             self.writer.store(std::mem::take(&mut self.batch));
         }
@@ -69,6 +72,7 @@ impl Performer {
         }
         if let Some(waiting) = self.waiting.remove(&ticket) {
             waiting.reply.send(waiting.id, Word::Answer(answer));
+            self.answered = Some((waiting.id, waiting.room));
         }
     }
 }

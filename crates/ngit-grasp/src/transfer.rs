@@ -62,11 +62,9 @@ pub fn backup(config: &Config, dir: &Path) -> Result<(), TransferError> {
     let data = on_disk(config)?;
     let store = Store::open_read_only(data)?;
     let bar = spinner("copying events");
-    let summary = store.backup(dir)?;
+    let keys = [SECRET_FILE, PUBLIC_FILE].map(|name| data.join(name));
+    let summary = store.backup(dir, &keys)?;
     bar.finish_and_clear();
-    for name in [SECRET_FILE, PUBLIC_FILE] {
-        copy_private(&data.join(name), &dir.join(name))?;
-    }
     say(&format!(
         "{} events, {} bytes in {}",
         summary.events,
@@ -79,9 +77,8 @@ pub fn backup(config: &Config, dir: &Path) -> Result<(), TransferError> {
 /// Into a data directory that has no events yet.
 pub fn restore(config: &Config, dir: &Path) -> Result<(), TransferError> {
     let data = on_disk(config)?;
-    let bar = spinner("checking and copying events");
-    let summary = grasp_store::restore(dir, data).map_err(stopped)?;
-    bar.finish_and_clear();
+    // The key first: events without it would begin a new identity at the next start.
+    fs::create_dir_all(data).map_err(io_error(data))?;
     for name in [SECRET_FILE, PUBLIC_FILE] {
         let target = data.join(name);
         if target.exists() {
@@ -93,6 +90,9 @@ pub fn restore(config: &Config, dir: &Path) -> Result<(), TransferError> {
             copy_private(&dir.join(name), &target)?;
         }
     }
+    let bar = spinner("checking and copying events");
+    let summary = grasp_store::restore(dir, data).map_err(stopped)?;
+    bar.finish_and_clear();
     say(&format!(
         "{} events restored to {}",
         summary.events,

@@ -12,9 +12,10 @@ use grasp_store::Store;
 use crate::driver;
 use crate::metrics::Metrics;
 
-/// Events in one commit. 2,000 events of 2 kB with 10 index rows each dirty some 60 MB of pages
-/// at worst; a larger commit would only keep the first submitter waiting.
+/// Events in one commit; a larger one would only keep the first submitter waiting.
 const MAX_COMMIT: usize = 2_000;
+/// Tags in one commit. Each is a row of up to 250 bytes until it is in the store: 25 MB.
+const MAX_COMMIT_TAGS: usize = 100_000;
 /// Expired events removed in one commit.
 const MAX_SWEEP: usize = 500;
 
@@ -85,7 +86,10 @@ impl Writer {
                 Err(_) => break,
             }
         }
-        self.commit(batch);
+        while !batch.is_empty() {
+            let rest = batch.split_off(one_commit(&batch));
+            self.commit(std::mem::replace(&mut batch, rest));
+        }
         if let Some(until) = sweep {
             self.sweep(until);
         }
@@ -122,4 +126,19 @@ impl Writer {
         };
         self.driver.swept(more);
     }
+}
+
+/// How many events of a batch fit one commit; at least one.
+fn one_commit(batch: &[(Ticket, Arc<Event>)]) -> usize {
+    let mut tags = 0;
+    let fits = |(_, event): &&(Ticket, Arc<Event>)| {
+        tags += event.tags.len();
+        tags <= MAX_COMMIT_TAGS
+    };
+    batch
+        .iter()
+        .take(MAX_COMMIT)
+        .take_while(fits)
+        .count()
+        .max(1)
 }

@@ -26,6 +26,8 @@ pub enum Refusal {
     NotTheAuthor,
     #[error("invalid: no relay tag of this request to vanish names this relay")]
     VanishElsewhere,
+    #[error("rate-limited: more than {0} events a minute from this address")]
+    AddressRate(u32),
     #[error("rate-limited: more than {0} events a minute from this key")]
     KeyRate(u32),
     #[error("replaced: a newer version is stored")]
@@ -47,6 +49,7 @@ impl Refusal {
             Refusal::AuthAsEvent => "auth_as_event",
             Refusal::AuthRequired | Refusal::NotTheAuthor => "protected",
             Refusal::VanishElsewhere => "vanish_elsewhere",
+            Refusal::AddressRate(_) => "address_rate",
             Refusal::KeyRate(_) => "key_rate",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",

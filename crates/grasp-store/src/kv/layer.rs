@@ -123,6 +123,8 @@ impl<B: Read> Read for Layered<'_, B> {
 /// Changes in the making, above tables that stay as they are.
 pub(crate) struct Staging<'b, B> {
     below: &'b B,
+    /// The records come from the log and need not be kept again.
+    replaying: bool,
     pub(crate) staged: Staged,
 }
 
@@ -135,6 +137,8 @@ pub(crate) struct Staged {
     pub(crate) log: Vec<LogEntry>,
     /// Index rows that lie above the layer and that the batch itself does not read.
     pub(crate) index: Vec<IndexChange>,
+    /// Size of those records.
+    pub(crate) bytes: usize,
     /// By how much the number of stored events changes.
     pub(crate) events: i64,
     /// Records that were there are gone.
@@ -145,7 +149,15 @@ impl<'b, B: Read> Staging<'b, B> {
     pub(crate) fn over(below: &'b B) -> Self {
         Self {
             below,
+            replaying: false,
             staged: Staged::default(),
+        }
+    }
+
+    pub(crate) fn replaying(below: &'b B) -> Self {
+        Self {
+            replaying: true,
+            ..Self::over(below)
         }
     }
 }
@@ -169,7 +181,13 @@ impl<B: Read> Write for Staging<'_, B> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let staged = &mut self.staged;
         match table {
-            Table::Events => staged.log.push((key.into(), value.into())),
+            Table::Events => {
+                staged.bytes += value.len();
+                if self.replaying {
+                    return Ok(());
+                }
+                staged.log.push((key.into(), value.into()));
+            }
             Table::Ids => staged.events += 1,
             _ => {}
         }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoRange, RoTxn, RwTxn, WithoutTls};
@@ -38,8 +39,6 @@ impl Lmdb {
         fs::create_dir_all(path).map_err(StoreError::io(path))?;
         let lock = lock(path)?;
         let env = open_env(path, EnvFlags::empty())?;
-        // Readers killed in the middle of a backup would pin old pages for ever.
-        env.clear_stale_readers()?;
         // Tables and version in one commit: a store is there whole, or not at all.
         let mut txn = env.write_txn()?;
         let meta = env.create_database::<Bytes, Bytes>(&mut txn, Some(META))?;
@@ -117,6 +116,12 @@ impl Lmdb {
         })
     }
 
+    /// Readers killed in the middle of a backup would pin old pages for ever.
+    pub(crate) fn clear_stale_readers(&self) -> Result<(), StoreError> {
+        self.env.clear_stale_readers()?;
+        Ok(())
+    }
+
     pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
         Ok(self.env.real_disk_size()?)
     }
@@ -159,7 +164,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(&file_path)
         .map_err(StoreError::io(&file_path))?;
-    match file.try_lock() {
+    match try_lock_patiently(&file) {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut text = String::new();
@@ -180,6 +185,17 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     file.set_len(0).map_err(StoreError::io(&file_path))?;
     writeln!(file, "{}", std::process::id()).map_err(StoreError::io(&file_path))?;
     Ok(file)
+}
+
+/// A process that we are just starting shares our files until it becomes another program.
+fn try_lock_patiently(file: &File) -> Result<(), fs::TryLockError> {
+    for _ in 0..10 {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+            locked_or_failed => return locked_or_failed,
+        }
+    }
+    file.try_lock()
 }
 
 #[allow(unsafe_code)]

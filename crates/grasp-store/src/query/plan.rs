@@ -73,6 +73,14 @@ impl Plan {
         }
     }
 
+    /// Each has to be placed anew in every slice.
+    pub(super) fn cursors(&self) -> usize {
+        match self {
+            Plan::Listed { .. } => 0,
+            Plan::Merged { prefixes, .. } => prefixes.len(),
+        }
+    }
+
     /// The plan's rows after a place, newest first.
     pub(super) fn rows<'r, R: Read>(
         &'r self,

@@ -29,7 +29,7 @@ impl Backed {
         let store = Store::open(&dir.path().join("store")).unwrap();
         let events: Vec<Event> = Events::new(1).take(300).collect();
         store.apply(&events).unwrap();
-        store.backup(&dir.path().join("backup")).unwrap();
+        store.backup(&dir.path().join("backup"), &[]).unwrap();
         Self { dir, store }
     }
 
@@ -99,7 +99,7 @@ fn a_summary_tells_what_the_backup_holds() {
     let backed = Backed::new();
     let made = backed
         .store
-        .backup(&backed.dir.path().join("second"))
+        .backup(&backed.dir.path().join("second"), &[])
         .unwrap();
     let restored = restore(&backed.dir.path().join("second"), &backed.target()).unwrap();
     assert_eq!(made, restored);
@@ -120,7 +120,7 @@ fn a_backup_beside_a_busy_writer_is_one_moment_of_it() {
     let (summary, written) = thread::scope(|scope| {
         let running = scope.spawn(|| writer.write(&store, &started));
         first.recv().unwrap();
-        let summary = store.backup(&backup);
+        let summary = store.backup(&backup, &[]);
         writer.stop.store(true, Ordering::Relaxed);
         (summary.unwrap(), running.join().unwrap())
     });
@@ -149,7 +149,7 @@ fn a_reader_can_make_the_backup() {
     let path = dir.path().join("store");
     put_all(&Store::open(&path).unwrap(), [&nth_note(0)]);
     let reader = Store::open_read_only(&path).unwrap();
-    let summary = reader.backup(&dir.path().join("backup")).unwrap();
+    let summary = reader.backup(&dir.path().join("backup"), &[]).unwrap();
     assert_eq!(summary.events, 1);
 }
 
@@ -238,7 +238,7 @@ fn a_restore_goes_over_the_remains_of_an_interrupted_one() {
 fn a_backup_needs_a_directory_of_its_own() {
     let backed = Backed::new();
     let before = list(&backed.backup());
-    let error = backed.store.backup(&backed.backup()).unwrap_err();
+    let error = backed.store.backup(&backed.backup(), &[]).unwrap_err();
     assert!(matches!(error, StoreError::Io { .. }), "{error}");
     assert_eq!(list(&backed.backup()), before);
     restore(&backed.backup(), &backed.target()).unwrap();
@@ -257,7 +257,7 @@ fn a_backup_holds_two_files_for_the_operator_only() {
 #[test]
 fn a_store_in_memory_has_no_backup() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Store::in_memory().backup(dir.path()).unwrap_err();
+    let error = Store::in_memory().backup(dir.path(), &[]).unwrap_err();
     assert!(matches!(error, StoreError::NotOnDisk), "{error}");
 }
 

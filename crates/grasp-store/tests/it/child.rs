@@ -1,14 +1,18 @@
 //! A second process: this test program once more, told by a variable what to do with a store.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use grasp_store::{Store, StoreError};
+use grasp_store::{Store, StoreError, TailLimits};
 
 use crate::support::{ALICE, note, put_all};
+use crate::tail::{History, UNLIMITED};
 
 const TASK: &str = "STORE_TEST_TASK";
 const PATH: &str = "STORE_TEST_PATH";
+const SEED: &str = "STORE_TEST_SEED";
+const TAIL: &str = "STORE_TEST_TAIL";
 /// Keeps the answer apart from what the test harness prints.
 const ANSWER: &str = "answer: ";
 
@@ -25,9 +29,43 @@ pub fn open(store: &Path) -> String {
     ask("open", store)
 }
 
-fn ask(task: &str, store: &Path) -> String {
-    let program = std::env::current_exe().unwrap();
-    let output = Command::new(program)
+/// A history for a store, and when its process dies in it.
+pub struct Life {
+    pub seed: u64,
+    /// Events that the tail takes.
+    pub tail: u64,
+    /// Killed from outside as soon as it has acknowledged so many steps, whatever it does then;
+    /// else it aborts after the last one.
+    pub killed_after: Option<usize>,
+}
+
+/// Says how many steps were acknowledged before the end.
+pub fn live_and_die(store: &Path, life: &Life) -> usize {
+    let mut child = process("live and abort", store)
+        .env(SEED, life.seed.to_string())
+        .env(TAIL, life.tail.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = 0;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        let Some((_, answer)) = line.split_once(ANSWER) else {
+            continue;
+        };
+        acknowledged = answer.parse().unwrap();
+        if life.killed_after == Some(acknowledged) {
+            child.kill().unwrap();
+        }
+    }
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), None, "ended by a signal");
+    acknowledged
+}
+
+fn process(task: &str, store: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([
             "--exact",
             "child::second_process",
@@ -36,9 +74,12 @@ fn ask(task: &str, store: &Path) -> String {
         ])
         .env(TASK, task)
         .env(PATH, store)
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
+        .stderr(Stdio::inherit());
+    command
+}
+
+fn ask(task: &str, store: &Path) -> String {
+    let output = process(task, store).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let answer = text
         .split_once(ANSWER)
@@ -62,6 +103,18 @@ fn second_process() {
             println!("{ANSWER}committed {}", store.stats().unwrap().events);
             std::process::abort();
         }
+        Some("live and abort") => {
+            let limits = TailLimits {
+                events: number(TAIL),
+                ..UNLIMITED
+            };
+            let store = Store::open_with(path, limits).unwrap();
+            for (n, step) in History::new(number(SEED)).steps.iter().enumerate() {
+                step.apply(&store);
+                println!("{ANSWER}{}", n + 1);
+            }
+            std::process::abort();
+        }
         Some("count read-only") => {
             let store = Store::open_read_only(path).unwrap();
             println!("{ANSWER}counted {}", store.stats().unwrap().events);
@@ -73,4 +126,8 @@ fn second_process() {
         },
         other => panic!("no such task: {other:?}"),
     }
+}
+
+fn number(name: &str) -> u64 {
+    std::env::var(name).unwrap().parse().unwrap()
 }

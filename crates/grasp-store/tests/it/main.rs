@@ -13,3 +13,5 @@ mod durability;
 mod queries;
 mod rules;
 mod support;
+mod tail;
+mod world;

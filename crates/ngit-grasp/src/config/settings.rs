@@ -207,7 +207,11 @@ settings! {
         /// Events that one COUNT counts; beyond it the answer says that it is approximate.
         NGIT_MAX_COUNT_RESULTS => max_count_results: usize = "1000000" in 1..=100_000_000;
 
-        /// Open negentropy sessions of one connection.
+        /// Queries, COUNTs and negentropy sessions of one connection that are worked on at once;
+        /// further ones wait for their turn.
+        NGIT_MAX_QUERIES_AT_ONCE => max_queries_at_once: usize = "4" in 1..=1_000;
+
+        /// Open negentropy sessions (NIP-77) of one connection.
         NGIT_MAX_NEG_SESSIONS => max_neg_sessions: usize = "16" in 1..=1_000;
 
         /// Events in one negentropy session; a filter that matches more is refused. Each takes
@@ -231,6 +235,9 @@ settings! {
         /// Connections open at once from one address. Loopback addresses and trusted proxies
         /// are exempt.
         NGIT_MAX_CONNECTIONS_PER_IP => max_connections_per_ip: usize = "64" in 1..=1_000_000;
+
+        /// Keys that one connection may prove to hold (NIP-42).
+        NGIT_MAX_AUTHENTICATED_KEYS => max_authenticated_keys: usize = "32" in 1..=10_000;
 
         /// Events of one connection that wait for their answer; meanwhile no more are read.
         NGIT_MAX_EVENTS_IN_FLIGHT => max_events_in_flight: usize = "1000" in 1..=100_000;

@@ -147,17 +147,20 @@ async fn root(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response<Body> {
-    if headers.contains_key(header::UPGRADE) {
+    if wants_websocket(&headers) {
         return match upgrade {
             Ok(upgrade) => websocket(site, &transport, &headers, upgrade),
             Err(rejection) => rejection.into_response(),
         };
     }
     if accepts(&headers, "application/nostr+json") {
-        let kind = [(header::CONTENT_TYPE, "application/nostr+json")];
-        return (kind, site.nip11.clone()).into_response();
+        let headers = [
+            (header::CONTENT_TYPE, "application/nostr+json"),
+            (header::VARY, "Accept"),
+        ];
+        return (headers, site.nip11.clone()).into_response();
     }
-    Html(site.landing.clone()).into_response()
+    ([(header::VARY, "Accept")], Html(site.landing.clone())).into_response()
 }
 
 fn websocket(
@@ -169,7 +172,8 @@ fn websocket(
     let ip = site.client_ip.of(transport.peer.ip(), headers);
     // A direct peer was counted when it connected; behind a proxy the address is known only now.
     let behind_proxy = ip != transport.peer.ip();
-    let seat = if behind_proxy && !is_exempt(ip) {
+    let exempt = is_exempt(ip) || site.client_ip.is_trusted(ip);
+    let seat = if behind_proxy && !exempt {
         match site.gate.seat(ip) {
             Some(seat) => Some(seat),
             None => {
@@ -182,7 +186,7 @@ fn websocket(
     };
     let peer = Peer {
         ip: gate::network(ip),
-        exempt: is_exempt(ip),
+        exempt,
     };
     let counted = (transport.clone(), seat);
     // Twice the limit reaches us, so that most large messages get an answer and not a cut.
@@ -216,6 +220,17 @@ fn too_many_from(site: &Site) -> Response<Body> {
 /// The machine itself has no limits per address.
 fn is_exempt(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
+}
+
+/// Other protocols that a client offers to change to (`h2c`) may be ignored.
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let offers = headers
+        .get_all(header::UPGRADE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    offers
+        .flat_map(|value| value.split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {

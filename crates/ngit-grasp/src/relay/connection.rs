@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::SinkExt as _;
 use futures_util::future::BoxFuture;
+use grasp_core::admit::Refusal;
 use grasp_core::event::Unverified;
 use grasp_core::{EventId, Origin, Pubkey, auth};
 use tokio::sync::{mpsc, watch};
@@ -33,10 +34,6 @@ const MAX_GATHERED: usize = 256;
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long answers may be on their way when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Keys that one connection may prove to hold.
-const MAX_AUTHENTICATED: usize = 32;
-/// COUNTs of one connection at once.
-const MAX_COUNTS: usize = 16;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +63,8 @@ pub struct Connection {
     subs: Subscriptions,
     sessions: Sessions,
     counts: tokio::task::JoinSet<()>,
-    challenge: String,
+    /// `None` when the system gave no randomness: then nobody can authenticate.
+    challenge: Option<String>,
     authenticated: Vec<Pubkey>,
     in_flight: usize,
     /// An event that waits for room; nothing is read meanwhile.
@@ -80,7 +78,7 @@ pub struct Connection {
 impl Connection {
     pub fn new(relay: Arc<Relay>, peer: Peer, ws: WebSocket) -> Self {
         let limits = &relay.limits;
-        let (outbox, queue) = Outbox::new(limits.outbox_bytes, limits.query_window_bytes);
+        let (outbox, queue) = Outbox::new(limits);
         let id = relay.next_conn();
         relay.live.join(id, outbox.clone());
         let mut ticks = interval(
@@ -113,7 +111,9 @@ impl Connection {
     }
 
     pub async fn run(mut self) {
-        self.say(message::auth(&self.challenge));
+        if let Some(challenge) = &self.challenge {
+            self.say(message::auth(challenge));
+        }
         let end = loop {
             if let Err(end) = self.step().await {
                 break end;
@@ -244,10 +244,9 @@ impl Connection {
             }
         };
         if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
-            self.relay.metrics.refused("ip_rate");
-            let rate = self.relay.limits.events_per_minute_per_ip;
-            let text = format!("rate-limited: more than {rate} events a minute from this address");
-            return self.say(message::ok_text(&event.id(), false, &text));
+            let refusal = Refusal::AddressRate(self.relay.limits.events_per_minute_per_ip);
+            self.relay.metrics.refused(refusal.label());
+            return self.say(message::ok_text(&event.id(), false, &refusal.to_string()));
         }
         match self.relay.ingest.try_room(&event) {
             Some(room) => self.submit(event, room),
@@ -279,11 +278,10 @@ impl Connection {
         Ok(())
     }
 
-    /// NIP-42. The signature is checked here: one per message that the client waits for.
+    /// NIP-42. The signature, the expensive part, is checked last: who does not know the challenge
+    /// of this connection does not get that far.
     fn on_auth(&mut self, json: &str) {
-        let verified = Unverified::parse(json, &self.relay.limits)
-            .and_then(|event| event.verify(signature::is_valid));
-        let event = match verified {
+        let event = match Unverified::parse(json, &self.relay.limits) {
             Ok(event) => event,
             Err(error) => {
                 return self.say(match message::claimed_id(json) {
@@ -292,25 +290,41 @@ impl Connection {
                 });
             }
         };
-        let frame = match auth::check(&event, &self.challenge, &self.relay.url, unix_now()) {
-            Ok(key) if self.authenticated.contains(&key) => message::ok_text(&event.id, true, ""),
-            Ok(_) if self.authenticated.len() == MAX_AUTHENTICATED => {
-                let text = format!("blocked: more than {MAX_AUTHENTICATED} keys on one connection");
-                message::ok_text(&event.id, false, &text)
-            }
-            Ok(key) => {
-                self.authenticated.push(key);
-                message::ok_text(&event.id, true, "")
-            }
-            Err(error) => message::ok_text(&event.id, false, &error.to_string()),
+        let id = event.id();
+        let frame = match self.authenticate(event) {
+            Ok(()) => message::ok_text(&id, true, ""),
+            Err(reason) => message::ok_text(&id, false, &reason),
         };
         self.say(frame);
     }
 
+    fn authenticate(&mut self, event: Unverified) -> Result<(), String> {
+        let challenge = self.challenge.as_deref().unwrap_or_default();
+        let most = self.relay.limits.authenticated_keys;
+        let key = auth::check(event.claim(), challenge, &self.relay.url, unix_now())
+            .map_err(|error| error.to_string())?;
+        if self.authenticated.contains(&key) {
+            return Ok(());
+        }
+        if self.authenticated.len() >= most {
+            return Err(format!("blocked: more than {most} keys on one connection"));
+        }
+        if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
+            let rate = self.relay.limits.events_per_minute_per_ip;
+            return Err(Refusal::AddressRate(rate).to_string());
+        }
+        event
+            .verify(signature::is_valid)
+            .map_err(|error| error.to_string())?;
+        self.authenticated.push(key);
+        Ok(())
+    }
+
     fn on_count(&mut self, sub: String, filters: Vec<grasp_core::Filter>) -> Option<Rejected> {
         while self.counts.try_join_next().is_some() {}
-        if self.counts.len() >= MAX_COUNTS {
-            let reason = format!("rate-limited: more than {MAX_COUNTS} COUNTs at once");
+        let most = self.relay.limits.subscriptions;
+        if self.counts.len() >= most {
+            let reason = format!("rate-limited: more than {most} COUNTs at once");
             return Some(Rejected::Closed { sub, reason });
         }
         let name = message::quote(&sub).into();
@@ -461,13 +475,15 @@ fn is_too_large(error: axum::Error) -> bool {
 }
 
 /// 128 bits that nobody can guess.
-fn challenge() -> String {
+fn challenge() -> Option<String> {
     let mut bytes = [0; 16];
-    // Without randomness no challenge can be answered: the connection works, AUTH does not.
-    if getrandom::fill(&mut bytes).is_err() {
-        tracing::error!("the system gives no randomness: AUTH is off for this connection");
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Some(grasp_core::id::to_hex(&bytes)),
+        Err(error) => {
+            tracing::error!(%error, "no randomness: AUTH is off for this connection");
+            None
+        }
     }
-    grasp_core::id::to_hex(&bytes)
 }
 
 struct ClientReply(Outbox);

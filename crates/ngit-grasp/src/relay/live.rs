@@ -9,9 +9,11 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::{Event, Filter, Seq};
 use rustc_hash::FxHashMap;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub use self::index::{Index, SubRef};
 use super::outbox::{LiveEvent, Outbox, SubKey};
+use crate::ingest::Room;
 use crate::metrics::Metrics;
 
 /// Names a connection.
@@ -27,6 +29,7 @@ enum Command {
         conn: ConnId,
         sub: SubKey,
         filters: Vec<Filter>,
+        opening: OwnedSemaphorePermit,
     },
     Unsubscribe {
         conn: ConnId,
@@ -38,9 +41,13 @@ enum Command {
     Announce {
         event: Arc<Event>,
         seq: Option<Seq>,
+        room: Option<Room>,
     },
 }
 
+/// Unbounded in type; every event in it holds its room, every subscription a permit of its
+/// connection.
+///
 /// Commands take effect in the order in which they were given. So a subscription made before a
 /// query begins sees every event that is committed after the query's view was taken.
 #[derive(Clone)]
@@ -53,8 +60,19 @@ impl Handle {
         self.send(Command::Join { conn, outbox });
     }
 
-    pub fn subscribe(&self, conn: ConnId, sub: SubKey, filters: Vec<Filter>) {
-        self.send(Command::Subscribe { conn, sub, filters });
+    pub fn subscribe(
+        &self,
+        conn: ConnId,
+        sub: SubKey,
+        filters: Vec<Filter>,
+        opening: OwnedSemaphorePermit,
+    ) {
+        self.send(Command::Subscribe {
+            conn,
+            sub,
+            filters,
+            opening,
+        });
     }
 
     pub fn unsubscribe(&self, conn: ConnId, sub: SubKey) {
@@ -65,8 +83,8 @@ impl Handle {
         self.send(Command::Leave { conn });
     }
 
-    pub fn announce(&self, event: Arc<Event>, seq: Option<Seq>) {
-        self.send(Command::Announce { event, seq });
+    pub fn announce(&self, event: Arc<Event>, seq: Option<Seq>, room: Option<Room>) {
+        self.send(Command::Announce { event, seq, room });
     }
 
     fn send(&self, command: Command) {
@@ -108,10 +126,21 @@ impl Delivery {
                     let subs = FxHashMap::default();
                     self.connections.insert(conn, Reader { outbox, subs });
                 }
-                Command::Subscribe { conn, sub, filters } => self.subscribe(conn, sub, filters),
+                Command::Subscribe {
+                    conn,
+                    sub,
+                    filters,
+                    opening,
+                } => {
+                    self.subscribe(conn, sub, filters);
+                    drop(opening);
+                }
                 Command::Unsubscribe { conn, sub } => self.unsubscribe(conn, sub),
                 Command::Leave { conn } => self.leave(conn),
-                Command::Announce { event, seq } => self.announce(&event, seq),
+                Command::Announce { event, seq, room } => {
+                    self.announce(&event, seq);
+                    drop(room);
+                }
             }
         }
     }

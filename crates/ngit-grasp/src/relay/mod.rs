@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use grasp_core::Limits;
 use grasp_core::limiter::{Limiter, Rate};
 use grasp_store::Store;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::live::ConnId;
 use crate::clock::Clock;
@@ -39,8 +39,8 @@ pub struct Relay {
     pub phase: watch::Receiver<Phase>,
     /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
     readers: Semaphore,
-    /// Items that all NEG sessions may hold.
-    neg_room: Arc<Semaphore>,
+    /// Events that NEG sessions and COUNTs of several filters may keep in mind.
+    item_room: Arc<Semaphore>,
     ip_rate: Mutex<Limiter<IpAddr>>,
     next_conn: AtomicU64,
 }
@@ -66,7 +66,7 @@ impl Relay {
         let rate = Rate::per_minute(limits.events_per_minute_per_ip);
         Self {
             readers: Semaphore::new(cores.max(2)),
-            neg_room: Arc::new(Semaphore::new(
+            item_room: Arc::new(Semaphore::new(
                 limits.neg_items_total.min(Semaphore::MAX_PERMITS),
             )),
             ip_rate: Mutex::new(Limiter::new(rate, MAX_RATED_IPS)),
@@ -90,6 +90,26 @@ impl Relay {
     fn may_publish(&self, ip: IpAddr) -> bool {
         let mut rate = self.ip_rate.lock().unwrap_or_else(PoisonError::into_inner);
         rate.allow(ip, self.clock.mono())
+    }
+
+    /// Room for so many items more, until the holder is dropped.
+    fn take_room(
+        &self,
+        items: usize,
+        mine: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<(), String> {
+        let busy = || {
+            "rate-limited: too many events in open sessions and counts, try again later".to_owned()
+        };
+        let items = u32::try_from(items).map_err(|_| busy())?;
+        let more = Arc::clone(&self.item_room)
+            .try_acquire_many_owned(items)
+            .map_err(|_| busy())?;
+        match mine {
+            Some(room) => room.merge(more),
+            None => *mine = Some(more),
+        }
+        Ok(())
     }
 
     /// Runs one slice of reading on a thread that may wait for the disk.

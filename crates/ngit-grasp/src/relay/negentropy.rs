@@ -7,7 +7,7 @@ use std::time::Instant;
 use grasp_core::{EventId, Filter, Limits, Timestamp};
 use grasp_store::{Budget, Progress, Query, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Relay;
 use super::outbox::{Out, Outbox, SubKey};
@@ -32,6 +32,7 @@ pub(super) async fn open(
     filter: Filter,
     frame: Vec<u8>,
 ) {
+    let _turn = outbox.turn().await;
     let started = Instant::now();
     let result = opened(&relay, filter, frame).await;
     relay.metrics.query("NEG", started.elapsed().as_secs_f64());
@@ -92,7 +93,7 @@ async fn collect(
         if found.len() > most {
             return Err(too_many(&relay.limits));
         }
-        take_room(&relay.neg_room, found.len() - before, &mut room)?;
+        relay.take_room(found.len() - before, &mut room)?;
         match progress {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => return Ok((found, room)),
@@ -106,23 +107,6 @@ fn too_many(limits: &Limits) -> String {
         "blocked: more than {} events match, narrow the filter",
         limits.neg_items
     )
-}
-
-fn take_room(
-    all: &Arc<Semaphore>,
-    items: usize,
-    mine: &mut Option<OwnedSemaphorePermit>,
-) -> Result<(), String> {
-    let busy = || "rate-limited: too many events in open NEG sessions, try again later".to_owned();
-    let items = u32::try_from(items).map_err(|_| busy())?;
-    let more = Arc::clone(all)
-        .try_acquire_many_owned(items)
-        .map_err(|_| busy())?;
-    match mine {
-        Some(room) => room.merge(more),
-        None => *mine = Some(more),
-    }
-    Ok(())
 }
 
 fn seal(found: Found) -> Result<NegentropyStorageVector, String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Event, Seq};
+use grasp_core::{Event, Limits, Seq};
 use grasp_store::Completeness;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -64,6 +64,7 @@ pub struct TooSlow;
 pub struct Outbox {
     queue: mpsc::UnboundedSender<Out>,
     window: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     shared: Arc<Shared>,
 }
 
@@ -76,11 +77,12 @@ struct Shared {
 }
 
 impl Outbox {
-    pub fn new(live_limit: usize, window_bytes: usize) -> (Self, mpsc::UnboundedReceiver<Out>) {
+    pub fn new(limits: &Limits) -> (Self, mpsc::UnboundedReceiver<Out>) {
+        let window_bytes = limits.query_window_bytes;
         let (queue, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
             live_bytes: AtomicUsize::new(0),
-            live_limit,
+            live_limit: limits.outbox_bytes,
             window_bytes,
             too_slow: AtomicBool::new(false),
             dropped: Notify::new(),
@@ -88,6 +90,7 @@ impl Outbox {
         let outbox = Self {
             queue,
             window: Arc::new(Semaphore::new(window_bytes)),
+            turns: Arc::new(Semaphore::new(limits.queries_at_once)),
             shared: Arc::new(shared),
         };
         (outbox, receiver)
@@ -96,6 +99,11 @@ impl Outbox {
     /// Never waits. A closed connection takes nothing and loses nothing.
     pub fn send(&self, out: Out) {
         let _ = self.queue.send(out);
+    }
+
+    /// Waits until this connection may have one more query worked on; `None` never comes.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).acquire_owned().await.ok()
     }
 
     /// Waits until the reader has taken enough of what the query sent before.

@@ -24,6 +24,7 @@ pub(super) async fn stored(
     name: Arc<str>,
     filters: Vec<Filter>,
 ) {
+    let _turn = outbox.turn().await;
     let started = Instant::now();
     let result = send_stored(&relay, &outbox, sub, &name, filters).await;
     relay.metrics.query("REQ", started.elapsed().as_secs_f64());
@@ -80,6 +81,7 @@ fn slice(store: &Store, mut query: Query, name: &str) -> Slice {
 
 /// Answers a COUNT (NIP-45); several filters count an event once.
 pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, filters: Vec<Filter>) {
+    let _turn = outbox.turn().await;
     let started = Instant::now();
     let frame = match counted(&relay, filters).await {
         Ok((count, approximate)) => message::count(&name, count, approximate),
@@ -98,7 +100,7 @@ async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), S
         ..filter
     });
     let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
-    let mut count = 0;
+    let (mut count, mut room) = (0, None);
     loop {
         let slice = relay.read(move |store| {
             let mut found = 0;
@@ -108,9 +110,12 @@ async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), S
         let (rest, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
         query = rest;
         count += found;
+        if query.remembers() {
+            relay.take_room(found, &mut room)?;
+        }
         match progress {
             Ok(Progress::More) => {}
-            Ok(Progress::Done) => return Ok((count, query.completeness() == Completeness::More)),
+            Ok(Progress::Done) => return Ok((count, query.completeness() != Completeness::Finish)),
             Err(error) => return Err(failed(&error)),
         }
     }

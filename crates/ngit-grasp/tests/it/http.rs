@@ -243,6 +243,15 @@ fn a_websocket_is_understood_in_every_spelling_that_is_in_use() {
 }
 
 #[test]
+fn an_offer_of_another_protocol_is_ignored() {
+    let headers = [
+        ("Connection", "Upgrade, HTTP2-Settings"),
+        ("Upgrade", "h2c"),
+    ];
+    assert_eq!(handshake("/", &headers), 200);
+}
+
+#[test]
 fn a_websocket_elsewhere_or_half_asked_for_is_refused() {
     let server = relay();
     for path in ["/relay", "/healthz", "/metrics", "//", "/npub1x/y.git"] {

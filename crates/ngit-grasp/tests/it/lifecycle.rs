@@ -279,7 +279,11 @@ fn an_owner_key_that_has_gone_is_an_error_and_never_a_new_identity() {
     fs::remove_file(&path).unwrap();
     let refused = run(&[], &[], server.data_dir());
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("missing"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("this server has been"),
+        "{}",
+        refused.stderr
+    );
     assert!(!path.exists());
     fs::write(&path, secret).unwrap();
     server.restart();

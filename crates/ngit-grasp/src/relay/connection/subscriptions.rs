@@ -7,6 +7,7 @@ use axum::extract::ws::Utf8Bytes;
 use grasp_core::{Filter, Seq};
 use grasp_store::Completeness;
 use rustc_hash::FxHashMap;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::relay::live::ConnId;
@@ -22,6 +23,8 @@ pub(super) struct Subscriptions {
     subs: FxHashMap<SubKey, Sub>,
     next: u64,
     values: usize,
+    /// Subscriptions on their way into the index.
+    opening: Arc<Semaphore>,
 }
 
 struct Sub {
@@ -41,6 +44,7 @@ enum Stage {
 
 impl Subscriptions {
     pub(super) fn new(relay: Arc<Relay>, conn: ConnId, outbox: Outbox) -> Self {
+        let opening = Arc::new(Semaphore::new(relay.limits.subscriptions));
         Self {
             relay,
             conn,
@@ -49,6 +53,7 @@ impl Subscriptions {
             subs: FxHashMap::default(),
             next: 0,
             values: 0,
+            opening,
         }
     }
 
@@ -62,11 +67,18 @@ impl Subscriptions {
         if let Some(reason) = self.refusal(values) {
             return Err(Rejected::Closed { sub: name, reason });
         }
+        let Ok(opening) = Arc::clone(&self.opening).try_acquire_owned() else {
+            let reason =
+                "rate-limited: subscriptions are opened faster than they can be".to_owned();
+            return Err(Rejected::Closed { sub: name, reason });
+        };
         let key = SubKey(self.next);
         self.next += 1;
         let quoted: Arc<str> = message::quote(&name).into();
         // First live, then the query: nothing falls between them.
-        self.relay.live.subscribe(self.conn, key, filters.clone());
+        self.relay
+            .live
+            .subscribe(self.conn, key, filters.clone(), opening);
         let task = query::stored(
             Arc::clone(&self.relay),
             self.outbox.clone(),

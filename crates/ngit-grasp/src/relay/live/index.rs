@@ -1,42 +1,38 @@
 //! From the values in filters to the subscriptions that hold them. Each filter is filed under
 //! one of its lists, the most selective; a look-up gathers candidates by the event's own values
-//! and asks each candidate filter.
+//! and asks each candidate.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 
 use grasp_core::{Event, Filter, Kind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 /// A subscription's place in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubRef(usize);
-
-/// One filter of one subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
-    sub: u32,
-    filter: u32,
-}
 
 #[derive(Debug)]
 struct Sub<T> {
     owner: T,
     filters: Vec<Filter>,
-    /// The last look-up that found this subscription, so that it is found once.
-    found_in: u64,
+    /// The last look-up that asked this subscription, so that it is asked once.
+    asked_in: u64,
 }
+
+/// A subscription is filed once under each value, however many filters have it.
+type Shelf<K> = HashMap<K, FxHashSet<SubRef>, FxBuildHasher>;
 
 #[derive(Debug)]
 pub struct Index<T> {
     subs: Vec<Option<Sub<T>>>,
     free: Vec<usize>,
     /// Ids, authors and tag values by a keyed hash: strangers choose them, and must not choose
-    /// where they collide. A collision costs one more filter to ask.
-    by_value: HashMap<u64, Vec<Entry>, rustc_hash::FxBuildHasher>,
-    by_kind: FxHashMap<Kind, Vec<Entry>>,
-    by_nothing: Vec<Entry>,
+    /// where they collide. A collision costs one more subscription to ask.
+    by_value: Shelf<u64>,
+    by_kind: Shelf<Kind>,
+    by_nothing: FxHashSet<SubRef>,
     hasher: RandomState,
     look_ups: u64,
 }
@@ -46,9 +42,9 @@ impl<T> Default for Index<T> {
         Self {
             subs: Vec::new(),
             free: Vec::new(),
-            by_value: HashMap::default(),
-            by_kind: FxHashMap::default(),
-            by_nothing: Vec::new(),
+            by_value: Shelf::default(),
+            by_kind: Shelf::default(),
+            by_nothing: FxHashSet::default(),
             hasher: RandomState::new(),
             look_ups: 0,
         }
@@ -56,7 +52,7 @@ impl<T> Default for Index<T> {
 }
 
 /// Where a filter is filed.
-enum Shelf {
+enum Filed {
     Values(Vec<u64>),
     Kinds(Vec<Kind>),
     Nothing,
@@ -67,58 +63,42 @@ const AUTHORS: u8 = 1;
 
 impl<T> Index<T> {
     pub fn insert(&mut self, owner: T, filters: Vec<Filter>) -> SubRef {
-        let place = self.free.pop().unwrap_or(self.subs.len());
-        for (n, filter) in filters.iter().enumerate() {
-            let entry = Entry {
-                sub: place as u32,
-                filter: n as u32,
-            };
-            match self.shelf(filter) {
-                Shelf::Values(hashes) => {
-                    for hash in hashes {
-                        self.by_value.entry(hash).or_default().push(entry);
-                    }
+        let place = SubRef(self.free.pop().unwrap_or(self.subs.len()));
+        for filter in &filters {
+            match self.filed(filter) {
+                Filed::Values(hashes) => file(&mut self.by_value, hashes, place),
+                Filed::Kinds(kinds) => file(&mut self.by_kind, kinds, place),
+                Filed::Nothing => {
+                    self.by_nothing.insert(place);
                 }
-                Shelf::Kinds(kinds) => {
-                    for kind in kinds {
-                        self.by_kind.entry(kind).or_default().push(entry);
-                    }
-                }
-                Shelf::Nothing => self.by_nothing.push(entry),
             }
         }
         let sub = Some(Sub {
             owner,
             filters,
-            found_in: 0,
+            asked_in: 0,
         });
-        match self.subs.get_mut(place) {
+        match self.subs.get_mut(place.0) {
             Some(slot) => *slot = sub,
             None => self.subs.push(sub),
         }
-        SubRef(place)
+        place
     }
 
-    pub fn remove(&mut self, sub: SubRef) {
-        let Some(gone) = self.subs.get_mut(sub.0).and_then(Option::take) else {
+    pub fn remove(&mut self, place: SubRef) {
+        let Some(gone) = self.subs.get_mut(place.0).and_then(Option::take) else {
             return;
         };
         for filter in &gone.filters {
-            match self.shelf(filter) {
-                Shelf::Values(hashes) => {
-                    for hash in hashes {
-                        take_out(&mut self.by_value, &hash, sub);
-                    }
+            match self.filed(filter) {
+                Filed::Values(hashes) => take_out(&mut self.by_value, &hashes, place),
+                Filed::Kinds(kinds) => take_out(&mut self.by_kind, &kinds, place),
+                Filed::Nothing => {
+                    self.by_nothing.remove(&place);
                 }
-                Shelf::Kinds(kinds) => {
-                    for kind in kinds {
-                        take_out(&mut self.by_kind, &kind, sub);
-                    }
-                }
-                Shelf::Nothing => self.by_nothing.retain(|entry| entry.sub as usize != sub.0),
             }
         }
-        self.free.push(sub.0);
+        self.free.push(place.0);
     }
 
     /// The owners of the subscriptions that want this event, each once.
@@ -136,41 +116,40 @@ impl<T> Index<T> {
         let by_kind = self.by_kind.get(&event.kind);
 
         let mut found = Vec::new();
-        for entry in by_value.chain(by_kind).chain([&self.by_nothing]).flatten() {
-            let Some(Some(sub)) = self.subs.get_mut(entry.sub as usize) else {
+        for place in by_value.chain(by_kind).chain([&self.by_nothing]).flatten() {
+            let Some(Some(sub)) = self.subs.get_mut(place.0) else {
                 continue;
             };
-            let filter = sub.filters.get(entry.filter as usize);
-            if sub.found_in != self.look_ups && filter.is_some_and(|filter| filter.matches(event)) {
-                sub.found_in = self.look_ups;
-                found.push(entry.sub as usize);
+            let asked = std::mem::replace(&mut sub.asked_in, self.look_ups) == self.look_ups;
+            if !asked && sub.filters.iter().any(|filter| filter.matches(event)) {
+                found.push(*place);
             }
         }
-        let owner = |place: usize| Some(&self.subs.get(place)?.as_ref()?.owner);
+        let owner = |place: SubRef| Some(&self.subs.get(place.0)?.as_ref()?.owner);
         found.into_iter().filter_map(owner).collect()
     }
 
-    fn shelf(&self, filter: &Filter) -> Shelf {
+    fn filed(&self, filter: &Filter) -> Filed {
         if filter.is_void() {
-            return Shelf::Values(Vec::new());
+            return Filed::Values(Vec::new());
         }
         if let Some(ids) = &filter.ids {
-            return Shelf::Values(ids.iter().map(|id| self.hash(IDS, id.0)).collect());
+            return Filed::Values(ids.iter().map(|id| self.hash(IDS, id.0)).collect());
         }
         let shortest = filter.tags.iter().min_by_key(|(_, values)| values.len());
         if let Some((letter, values)) = shortest {
             let hash = |value: &String| self.hash(*letter, value.as_str());
-            return Shelf::Values(values.iter().map(hash).collect());
+            return Filed::Values(values.iter().map(hash).collect());
         }
         match (&filter.authors, &filter.kinds) {
-            (Some(authors), _) => Shelf::Values(
+            (Some(authors), _) => Filed::Values(
                 authors
                     .iter()
                     .map(|key| self.hash(AUTHORS, key.0))
                     .collect(),
             ),
-            (None, Some(kinds)) => Shelf::Kinds(kinds.clone()),
-            (None, None) => Shelf::Nothing,
+            (None, Some(kinds)) => Filed::Kinds(kinds.clone()),
+            (None, None) => Filed::Nothing,
         }
     }
 
@@ -180,15 +159,19 @@ impl<T> Index<T> {
     }
 }
 
-fn take_out<K: Hash + Eq, S: BuildHasher>(
-    shelf: &mut HashMap<K, Vec<Entry>, S>,
-    key: &K,
-    sub: SubRef,
-) {
-    if let Some(entries) = shelf.get_mut(key) {
-        entries.retain(|entry| entry.sub as usize != sub.0);
-        if entries.is_empty() {
-            shelf.remove(key);
+fn file<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: Vec<K>, place: SubRef) {
+    for key in keys {
+        shelf.entry(key).or_default().insert(place);
+    }
+}
+
+fn take_out<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: &[K], place: SubRef) {
+    for key in keys {
+        if let Some(places) = shelf.get_mut(key) {
+            places.remove(&place);
+            if places.is_empty() {
+                shelf.remove(key);
+            }
         }
     }
 }
