@@ -2,8 +2,8 @@
 //!
 //! Events are kept as the JSON in which they are sent, under a local number ([`Seq`]) that
 //! grows with every commit. Indexes answer every filter newest first. One writer, batched
-//! commits; readers see the last commit and never wait. LMDB on disk by default, the same
-//! tables in memory for closed tests. Nothing here knows sockets or git.
+//! commits; readers see the last commit. LMDB on disk by default, the same tables in memory for
+//! closed tests. Nothing here knows sockets or git.
 
 mod backup;
 mod disk;
