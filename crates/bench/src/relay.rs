@@ -17,7 +17,7 @@ use crate::synth::Synth;
 
 /// Events measured at each size of the store and each number of connections: two rounds of what
 /// the store gathers before it brings it into its indexes.
-const MEASURED: usize = 16_384;
+const MEASURED: usize = 32_768;
 
 pub fn run(scale: usize) -> Report {
     let runtime = Runtime::new().expect("a runtime");
@@ -34,7 +34,7 @@ fn ingest(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
     let mut synth = Synth::new(1);
     let measured = MEASURED / scale;
     // Four measurements, and a tail for the crash that stays below its bound.
-    let count = 4 * measured + 8_000 / scale;
+    let count = 4 * measured + 16_000 / scale;
     eprintln!("signing {count} events");
     let mut signed: Vec<Event> = (0..count).map(|_| synth.signed()).collect();
     // The server checks on all cores at once, so that is what its CPU time is compared with.

@@ -34,7 +34,7 @@ pub struct Limits {
     pub count_results: usize,
 
     /// Queries, COUNTs and NEG sessions that one connection has answered at once; further ones
-    /// wait. Each holds at most one slice, about 0.8 MB.
+    /// wait. Each holds at most one slice, about 1.3 MB.
     pub queries_at_once: usize,
     pub neg_sessions: usize,
     /// Events in one NEG session; 40 bytes each.
@@ -101,7 +101,7 @@ impl Default for Limits {
             events_in_flight: 1_000,
             ingest_bytes: 64 * MIB,
             outbox_bytes: 4 * MIB,
-            query_window_bytes: 512 * KIB,
+            query_window_bytes: MIB,
             header_timeout: Duration::from_secs(10),
             http_idle: Duration::from_secs(75),
             http_body_bytes: MIB,

@@ -23,8 +23,8 @@ use crate::write::{Batch, next_seq, number};
 /// When the tail goes into the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailLimits {
-    /// 8,192 events x 9 rows x 180 bytes = 13 MB, and 0.2 s to make again; the sweep into the
-    /// indexes of a large store dirties some 25,000 pages = 100 MB.
+    /// 16,384 events x 9 rows x 180 bytes = 27 MB, and 0.4 s to make again; the sweep into the
+    /// indexes of a large store dirties some 40,000 pages = 160 MB for a moment.
     pub events: u64,
     /// For events of many tags and for authors who vanish: 200,000 x 180 bytes = 36 MB.
     pub rows: usize,
@@ -35,7 +35,7 @@ pub struct TailLimits {
 impl Default for TailLimits {
     fn default() -> Self {
         Self {
-            events: 8_192,
+            events: 16_384,
             rows: 200_000,
             bytes: 64 * 1024 * 1024,
         }
@@ -57,8 +57,8 @@ struct Tail {
     layer: Layer,
     first: u64,
     next: u64,
-    /// Stored events less those that are in the indexes.
-    events: i64,
+    /// Stored events, those in the indexes included.
+    events: u64,
     /// Size of the records between.
     bytes: usize,
     removes: bool,
@@ -68,15 +68,12 @@ impl Disk {
     pub(crate) fn open(path: &Path, limits: TailLimits) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
         let tail = Tail::from_log(&lmdb.read()?)?;
-        let disk = Self {
+        Ok(Self {
             lmdb,
             tail: RwLock::new(tail),
             limits,
             writing: Mutex::default(),
-        };
-        // A disk that is full can still be read.
-        disk.try_flush(&disk.writer());
-        Ok(disk)
+        })
     }
 
     /// A consistent view: the tail first, then the tables. Whatever leaves the tail is in the
@@ -108,7 +105,10 @@ impl Disk {
             let result = change(&mut staging)?;
             (result, staging.staged)
         };
-        if !staged.log.is_empty() {
+        // A sweep logs nothing; its transaction must end all the same, for the next to begin.
+        if staged.log.is_empty() {
+            drop(txn);
+        } else {
             append(&mut txn, &staged)?;
             txn.commit()?;
         }
@@ -134,7 +134,7 @@ impl Disk {
 
     /// Brings the tail into the indexes.
     fn flush(&self, _writer: &MutexGuard<'_, ()>) -> Result<(), StoreError> {
-        let next = {
+        let (next, events) = {
             let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
             if tail.is_clean() {
                 return Ok(());
@@ -148,10 +148,10 @@ impl Disk {
             }
             txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
             txn.commit()?;
-            tail.next
+            (tail.next, tail.events)
         };
         let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
-        *tail = Tail::empty(next);
+        *tail = Tail::empty(next, events);
         Ok(())
     }
 
@@ -173,8 +173,8 @@ impl Disk {
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
-        let view = self.read()?;
-        stats(&self.lmdb, &view.tables, &view.tail)
+        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        stats(&self.lmdb, &tail)
     }
 
     pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
@@ -202,9 +202,9 @@ fn append(txn: &mut LmdbWrite<'_>, staged: &Staged) -> Result<(), StoreError> {
     txn.put(Table::Meta, schema::META_NEXT_SEQ, next)
 }
 
-fn stats(lmdb: &Lmdb, tables: &LmdbRead<'_>, tail: &Tail) -> Result<Stats, StoreError> {
+fn stats(lmdb: &Lmdb, tail: &Tail) -> Result<Stats, StoreError> {
     Ok(Stats {
-        events: tables.len(Table::Ids)?.saturating_add_signed(tail.events),
+        events: tail.events,
         disk_bytes: lmdb.disk_bytes()?,
     })
 }
@@ -212,10 +212,11 @@ fn stats(lmdb: &Lmdb, tables: &LmdbRead<'_>, tail: &Tail) -> Result<Stats, Store
 impl Tail {
     /// Nothing but where the log ends: readers take that from here and never from the tables,
     /// which learn of new events a moment before their rows can be seen.
-    fn empty(next: u64) -> Self {
+    fn empty(next: u64, events: u64) -> Self {
         let mut tail = Self {
             first: next,
             next,
+            events,
             ..Self::default()
         };
         let next = next.to_be_bytes();
@@ -227,7 +228,7 @@ impl Tail {
     /// Applies again what the log has beyond the indexes.
     fn from_log(tables: &LmdbRead<'_>) -> Result<Self, StoreError> {
         let (first, next) = (number(tables, schema::META_INDEXED)?, next_seq(tables)?);
-        let mut tail = Self::empty(first);
+        let mut tail = Self::empty(first, tables.len(Table::Ids)?);
         if first == next {
             return Ok(tail);
         }
@@ -251,14 +252,11 @@ impl Tail {
     }
 
     fn absorb(&mut self, staged: Staged) -> Result<(), StoreError> {
-        let mut layer = staged.layer;
-        // The log has them.
-        layer.forget_new(Table::Events);
-        self.layer.absorb(layer);
+        self.layer.absorb(staged.layer);
         for change in staged.index {
             self.layer.take(change);
         }
-        self.events += staged.events;
+        self.events = self.events.saturating_add_signed(staged.events);
         self.bytes += staged.bytes;
         self.removes |= staged.removes;
         let next = self.layer.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
@@ -324,7 +322,7 @@ impl Snapshot {
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
-        stats(&self.lmdb, &self.tables, &self.tail)
+        stats(&self.lmdb, &self.tail)
     }
 
     pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {

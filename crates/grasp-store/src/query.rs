@@ -59,9 +59,9 @@ impl Budget {
     const STEP: usize = 1;
     const RECORD: usize = 3;
     const PARSE: usize = 12;
-    /// Bytes handed to the reader for one unit: a slice holds at most half a megabyte and one
-    /// event more.
-    const JSON_BYTES: usize = 256;
+    /// Bytes handed to the reader for one unit: a slice holds at most one megabyte and one event
+    /// more.
+    const JSON_BYTES: usize = 512;
 
     fn spend(&mut self, units: usize) {
         self.0 = self.0.saturating_sub(units);

@@ -51,13 +51,6 @@ impl Layer {
         self.table(table).get(key).map(Option::as_deref)
     }
 
-    /// Drops the new values of a table whose rows are kept elsewhere; what is gone stays gone.
-    pub(crate) fn forget_new(&mut self, table: Table) {
-        if let Some(changes) = self.tables.get_mut(table as usize) {
-            changes.retain(|_, change| change.is_none());
-        }
-    }
-
     /// Every change, in the order of tables and keys.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
         let tables = Table::ALL.iter().zip(&self.tables);
@@ -145,6 +138,17 @@ pub(crate) struct Staged {
     pub(crate) removes: bool,
 }
 
+impl Staged {
+    /// The log is in the order of its keys.
+    fn logged(&self, key: &[u8]) -> Option<&[u8]> {
+        let place = self
+            .log
+            .binary_search_by(|(logged, _)| (**logged).cmp(key))
+            .ok()?;
+        self.log.get(place).map(|(_, record)| &**record)
+    }
+}
+
 impl<'b, B: Read> Staging<'b, B> {
     pub(crate) fn over(below: &'b B) -> Self {
         Self {
@@ -169,7 +173,12 @@ impl<B: Read> Read for Staging<'_, B> {
         Self: 'a;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.staged.layer.get_over(self.below, table, key)
+        let staged = &self.staged;
+        if table == Table::Events && staged.layer.get(table, key).is_none() {
+            let logged = staged.logged(key);
+            return logged.map_or_else(|| self.below.get(table, key), |record| Ok(Some(record)));
+        }
+        staged.layer.get_over(self.below, table, key)
     }
 
     fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError> {
@@ -187,6 +196,7 @@ impl<B: Read> Write for Staging<'_, B> {
                     return Ok(());
                 }
                 staged.log.push((key.into(), value.into()));
+                return Ok(());
             }
             Table::Ids => staged.events += 1,
             _ => {}

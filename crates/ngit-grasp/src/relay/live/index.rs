@@ -1,6 +1,6 @@
 //! From the values in filters to the subscriptions that hold them. Each filter is filed under
 //! one of its lists, the most selective; a look-up gathers candidates by the event's own values
-//! and asks each candidate.
+//! and asks each candidate filter.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -17,22 +17,29 @@ pub struct SubRef(usize);
 struct Sub<T> {
     owner: T,
     filters: Vec<Filter>,
-    /// The last look-up that asked this subscription, so that it is asked once.
-    asked_in: u64,
+    /// The last look-up that found this subscription, so that it is found once.
+    found_in: u64,
 }
 
-/// A subscription is filed once under each value, however many filters have it.
-type Shelf<K> = HashMap<K, FxHashSet<SubRef>, FxBuildHasher>;
+/// One filter of one subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Entry {
+    place: SubRef,
+    filter: usize,
+}
+
+/// Sets, so that a subscription leaves as fast as it came.
+type Shelf<K> = HashMap<K, FxHashSet<Entry>, FxBuildHasher>;
 
 #[derive(Debug)]
 pub struct Index<T> {
     subs: Vec<Option<Sub<T>>>,
     free: Vec<usize>,
     /// Ids, authors and tag values by a keyed hash: strangers choose them, and must not choose
-    /// where they collide. A collision costs one more subscription to ask.
+    /// where they collide. A collision costs one more filter to ask.
     by_value: Shelf<u64>,
     by_kind: Shelf<Kind>,
-    by_nothing: FxHashSet<SubRef>,
+    by_nothing: FxHashSet<Entry>,
     hasher: RandomState,
     look_ups: u64,
 }
@@ -64,19 +71,20 @@ const AUTHORS: u8 = 1;
 impl<T> Index<T> {
     pub fn insert(&mut self, owner: T, filters: Vec<Filter>) -> SubRef {
         let place = SubRef(self.free.pop().unwrap_or(self.subs.len()));
-        for filter in &filters {
+        for (n, filter) in filters.iter().enumerate() {
+            let entry = Entry { place, filter: n };
             match self.filed(filter) {
-                Filed::Values(hashes) => file(&mut self.by_value, hashes, place),
-                Filed::Kinds(kinds) => file(&mut self.by_kind, kinds, place),
+                Filed::Values(hashes) => file(&mut self.by_value, hashes, entry),
+                Filed::Kinds(kinds) => file(&mut self.by_kind, kinds, entry),
                 Filed::Nothing => {
-                    self.by_nothing.insert(place);
+                    self.by_nothing.insert(entry);
                 }
             }
         }
         let sub = Some(Sub {
             owner,
             filters,
-            asked_in: 0,
+            found_in: 0,
         });
         match self.subs.get_mut(place.0) {
             Some(slot) => *slot = sub,
@@ -89,12 +97,13 @@ impl<T> Index<T> {
         let Some(gone) = self.subs.get_mut(place.0).and_then(Option::take) else {
             return;
         };
-        for filter in &gone.filters {
+        for (n, filter) in gone.filters.iter().enumerate() {
+            let entry = Entry { place, filter: n };
             match self.filed(filter) {
-                Filed::Values(hashes) => take_out(&mut self.by_value, &hashes, place),
-                Filed::Kinds(kinds) => take_out(&mut self.by_kind, &kinds, place),
+                Filed::Values(hashes) => take_out(&mut self.by_value, &hashes, entry),
+                Filed::Kinds(kinds) => take_out(&mut self.by_kind, &kinds, entry),
                 Filed::Nothing => {
-                    self.by_nothing.remove(&place);
+                    self.by_nothing.remove(&entry);
                 }
             }
         }
@@ -116,13 +125,14 @@ impl<T> Index<T> {
         let by_kind = self.by_kind.get(&event.kind);
 
         let mut found = Vec::new();
-        for place in by_value.chain(by_kind).chain([&self.by_nothing]).flatten() {
-            let Some(Some(sub)) = self.subs.get_mut(place.0) else {
+        for entry in by_value.chain(by_kind).chain([&self.by_nothing]).flatten() {
+            let Some(Some(sub)) = self.subs.get_mut(entry.place.0) else {
                 continue;
             };
-            let asked = std::mem::replace(&mut sub.asked_in, self.look_ups) == self.look_ups;
-            if !asked && sub.filters.iter().any(|filter| filter.matches(event)) {
-                found.push(*place);
+            let filter = sub.filters.get(entry.filter);
+            if sub.found_in != self.look_ups && filter.is_some_and(|filter| filter.matches(event)) {
+                sub.found_in = self.look_ups;
+                found.push(entry.place);
             }
         }
         let owner = |place: SubRef| Some(&self.subs.get(place.0)?.as_ref()?.owner);
@@ -159,17 +169,17 @@ impl<T> Index<T> {
     }
 }
 
-fn file<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: Vec<K>, place: SubRef) {
+fn file<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: Vec<K>, entry: Entry) {
     for key in keys {
-        shelf.entry(key).or_default().insert(place);
+        shelf.entry(key).or_default().insert(entry);
     }
 }
 
-fn take_out<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: &[K], place: SubRef) {
+fn take_out<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: &[K], entry: Entry) {
     for key in keys {
-        if let Some(places) = shelf.get_mut(key) {
-            places.remove(&place);
-            if places.is_empty() {
+        if let Some(entries) = shelf.get_mut(key) {
+            entries.remove(&entry);
+            if entries.is_empty() {
                 shelf.remove(key);
             }
         }
