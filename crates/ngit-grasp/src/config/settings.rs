@@ -249,7 +249,7 @@ settings! {
         NGIT_MAX_OUTBOX_BYTES => max_outbox_bytes: ByteSize = "4MiB" in 64 * KIB..=GIB;
 
         /// Stored events on their way to one reader; a query pauses until there is room.
-        NGIT_QUERY_WINDOW_BYTES => query_window_bytes: ByteSize = "1 MiB" in 16 * KIB..=GIB;
+        NGIT_QUERY_WINDOW_BYTES => query_window_bytes: ByteSize = "1MiB" in 16 * KIB..=GIB;
 
         /// How long a client may take to send the head of an HTTP request.
         NGIT_HEADER_TIMEOUT_SECS => header_timeout: Duration = "10" in 1..=3_600;
