@@ -14,7 +14,7 @@ use crate::schema::IndexValue;
 pub(crate) enum Table {
     /// seq → header and JSON.
     Events,
-    /// id → seq.
+    /// id → seq, kind and time.
     Ids,
     ByTime,
     ByKind,

@@ -116,9 +116,31 @@ impl IndexValue {
     }
 }
 
+/// The value of a row of `Ids`: what an index row would say, and the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdValue {
+    pub(crate) index: IndexValue,
+    pub(crate) created_at: Timestamp,
+}
+
+impl IdValue {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [&self.index.to_bytes()[..], &self.created_at.0.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let (index, time) = bytes
+            .split_at_checked(IndexValue::LEN)
+            .ok_or_else(damaged)?;
+        Ok(Self {
+            index: IndexValue::from_bytes(index)?,
+            created_at: Timestamp(read_u64(time)?),
+        })
+    }
+}
+
 /// A row of `Events`: what queries check without parsing, then the JSON.
 pub(crate) struct Record<'a> {
-    pub(crate) created_at: Timestamp,
     pub(crate) kind: Kind,
     pub(crate) pubkey: Pubkey,
     pub(crate) expires: Option<Timestamp>,
@@ -128,8 +150,7 @@ pub(crate) struct Record<'a> {
 impl<'a> Record<'a> {
     pub(crate) fn encode(event: &Event) -> Vec<u8> {
         let json = event.json();
-        let mut bytes = Vec::with_capacity(50 + json.len());
-        bytes.extend(event.created_at.0.to_be_bytes());
+        let mut bytes = Vec::with_capacity(42 + json.len());
         bytes.extend(event.kind.0.to_be_bytes());
         bytes.extend(event.pubkey.0);
         bytes.extend(event.expiration().map_or(u64::MAX, |at| at.0).to_be_bytes());
@@ -138,13 +159,11 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, StoreError> {
-        let (created_at, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-        let (kind, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (kind, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
         let (pubkey, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
         let (expires, json) = rest.split_first_chunk().ok_or_else(damaged)?;
         let expires = u64::from_be_bytes(*expires);
         Ok(Self {
-            created_at: Timestamp(u64::from_be_bytes(*created_at)),
             kind: Kind(u16::from_be_bytes(*kind)),
             pubkey: Pubkey(*pubkey),
             expires: (expires != u64::MAX).then_some(Timestamp(expires)),

@@ -8,7 +8,7 @@ use grasp_core::{EventId, Pubkey, Seq, StoreOutcome, Timestamp};
 
 use crate::error::StoreError;
 use crate::kv::{IndexChange, Read, Table, Write};
-use crate::schema::{self, Cases, IndexValue, Place, Record, Slot};
+use crate::schema::{self, Cases, IdValue, IndexValue, Place, Record, Slot};
 
 /// Changes to the indexes are kept back and written in key order: neighbours share pages.
 pub(crate) struct Batch<'w, W> {
@@ -161,7 +161,6 @@ impl<'w, W: Write> Batch<'w, W> {
         let seq_bytes = seq.0.to_be_bytes();
         self.kv
             .put(Table::Events, &seq_bytes, &Record::encode(event))?;
-        self.kv.put(Table::Ids, &event.id.0, &seq_bytes)?;
         let expiration = event.expiration();
         if let Some(at) = expiration {
             self.kv
@@ -173,18 +172,28 @@ impl<'w, W: Write> Batch<'w, W> {
             expires: expiration.is_some(),
             cases: Cases::default(),
         };
+        let by_id = IdValue {
+            index: value,
+            created_at: event.created_at,
+        };
+        self.kv.put(Table::Ids, &event.id.0, &by_id.to_bytes())?;
         self.change_index(event, Some(value));
         Ok(seq)
     }
 
     fn remove_by_id(&mut self, id: &EventId) -> Result<(), StoreError> {
-        match self.kv.get(Table::Ids, &id.0)? {
-            Some(seq) => {
-                let seq = Seq(schema::read_u64(seq)?);
-                self.remove(seq)
-            }
+        match self.seq_of(id)? {
+            Some(seq) => self.remove(seq),
             None => Ok(()),
         }
+    }
+
+    fn seq_of(&self, id: &EventId) -> Result<Option<Seq>, StoreError> {
+        let value = self.kv.get(Table::Ids, &id.0)?;
+        Ok(value
+            .map(IdValue::from_bytes)
+            .transpose()?
+            .map(|value| value.index.seq))
     }
 
     fn remove(&mut self, seq: Seq) -> Result<(), StoreError> {
@@ -223,10 +232,9 @@ impl<'w, W: Write> Batch<'w, W> {
     fn delete_by_id(&mut self, id: &EventId, author: &Pubkey) -> Result<(), StoreError> {
         self.kv
             .put(Table::DeletedIds, &schema::deleted_key(id, author), &[])?;
-        let Some(seq) = self.kv.get(Table::Ids, &id.0)? else {
+        let Some(seq) = self.seq_of(id)? else {
             return Ok(());
         };
-        let seq = Seq(schema::read_u64(seq)?);
         let bytes = self.kv.get(Table::Events, &seq.0.to_be_bytes())?;
         let record = bytes.map(Record::decode).transpose()?;
         match record {

@@ -2,12 +2,12 @@
 
 use std::ops::Bound;
 
-use grasp_core::{EventId, Filter, Kind, Pubkey, Seq};
+use grasp_core::{EventId, Filter, Kind, Pubkey};
 
 use super::merge::Rows;
 use crate::error::StoreError;
 use crate::kv::{Read, Table};
-use crate::schema::{self, Cases, IndexValue, Place, Record};
+use crate::schema::{self, Cases, IdValue, IndexValue, Place};
 use crate::write::kinds_of;
 
 /// Pairs of author and kind that are tried unseen; beyond it we first look which there are.
@@ -104,21 +104,12 @@ impl Plan {
     fn listed<R: Read>(ids: &[EventId], filter: &Filter, kv: &R) -> Result<Self, StoreError> {
         let mut rows = Vec::new();
         for id in ids {
-            let Some(seq) = kv.get(Table::Ids, &id.0)? else {
+            let Some(bytes) = kv.get(Table::Ids, &id.0)? else {
                 continue;
             };
-            let Some(record) = kv.get(Table::Events, seq)? else {
-                continue;
-            };
-            let record = Record::decode(record)?;
-            let value = IndexValue {
-                seq: Seq(schema::read_u64(seq)?),
-                kind: record.kind,
-                expires: record.expires.is_some(),
-                cases: Cases::default(),
-            };
-            if filter.until.is_none_or(|until| record.created_at <= until) {
-                rows.push((Place::new(record.created_at, id), value));
+            let value = IdValue::from_bytes(bytes)?;
+            if filter.until.is_none_or(|until| value.created_at <= until) {
+                rows.push((Place::new(value.created_at, id), value.index));
             }
         }
         rows.sort_unstable_by_key(|(place, _)| *place);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use http_body_util::Limited;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -132,7 +133,8 @@ impl Accept {
             let (router, first_request) = (self.router.clone(), Arc::clone(&first_request));
             service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
                 first_request.notify_one();
-                let mut request = request.map(Body::new);
+                // A body of unknown length ends with an error at the bound.
+                let mut request = request.map(|body| Body::new(Limited::new(body, self.max_body)));
                 request.extensions_mut().insert(transport.clone());
                 let response = respond(router.clone(), request, self.max_body);
                 async move { Ok::<_, std::convert::Infallible>(response.await) }
