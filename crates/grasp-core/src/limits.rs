@@ -23,8 +23,8 @@ pub struct Limits {
 
     pub subscriptions: usize,
     pub filters: usize,
-    /// Values in one filter, all its lists together. Each opens one cursor: 1,000 cursors
-    /// take about 1 ms to place.
+    /// Values in one filter, all its lists together. Each opens one cursor, an author one for each
+    /// of its kinds: 1,000 cursors take about 1 ms to place.
     pub filter_values: usize,
     /// Values in all subscriptions of one connection, at about 150 bytes each: 6 MB.
     pub connection_values: usize,

@@ -20,9 +20,9 @@ use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::relay::Relay;
 
-/// How long connections may take to end before they are cut; the rest of the ten seconds that
-/// an operator waits belongs to the last commit.
-const CLOSE_CONNECTIONS: Duration = Duration::from_secs(6);
+/// How long connections may take to end before they are cut. With one second for the cut, three
+/// for the last commit and one for the runtime, an operator waits ten seconds at most.
+const CLOSE_CONNECTIONS: Duration = Duration::from_secs(5);
 /// What is not committed by then was not acknowledged either.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
 const MEASURE_STORE: Duration = Duration::from_secs(15);

@@ -218,7 +218,8 @@ settings! {
         /// 40 bytes of memory.
         NGIT_MAX_NEG_ITEMS => max_neg_items: usize = "1000000" in 1..=100_000_000;
 
-        /// Events in all negentropy sessions of the server together.
+        /// Events in all negentropy sessions of the server together, and in all COUNTs of several
+        /// filters.
         NGIT_MAX_NEG_ITEMS_TOTAL => max_neg_items_total: usize = "4000000" in 1..=1_000_000_000;
 
         /// The largest negentropy message, before hex encoding doubles it.

@@ -32,8 +32,8 @@ use crate::phase::{Phase, reached};
 const MAX_GATHERED: usize = 256;
 /// How long a connection that is being dropped may take to hear why.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// How long answers may be on their way when the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long answers may be on their way when the server stops; then there is still time to say so.
+const DRAIN: Duration = Duration::from_secs(4);
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy)]
