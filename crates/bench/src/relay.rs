@@ -1,5 +1,7 @@
 //! The relay's figures: ingest, queries, fan-out, reconciliation, memory, start.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -178,31 +180,75 @@ fn queries(runtime: &Runtime, bin: &Path, report: &mut Report, scale: usize) {
     memory(report, "idle", &server);
 
     let filters = sync_filters(&synth, &ids);
-    for (name, make) in filters {
-        let mut samples = runtime.block_on(async {
-            let mut wire = Wire::connect(&server.ws_url()).await;
-            let mut samples = Vec::new();
-            for round in 0..200 {
+    let rounds = 1_000 / scale;
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); filters.len()];
+    let mut control = Vec::new();
+    let mut asked = Control::start();
+    // One thread for the one client, as it has at home: what is measured is the server.
+    let client = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    client.expect("a runtime").block_on(async {
+        let mut wire = Wire::connect(&server.ws_url()).await;
+        // Interleaved, so that every row sees the same weather.
+        for round in 0..rounds {
+            for ((name, make), samples) in filters.iter().zip(&mut samples) {
                 let (milliseconds, found) = wire.query(&make(round)).await;
                 assert!(found == 500 || scale > 1, "{name} found {found}");
                 samples.push(milliseconds);
             }
-            samples
-        });
-        report.at_most(
-            format!("REQ {name}, p50"),
-            percentile(&mut samples, 0.5),
+            control.push(asked.ask());
+        }
+    });
+    for ((name, _), samples) in filters.iter().zip(&mut samples) {
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let value = percentile(samples, share);
+            report.at_most(format!("REQ {name}, {label}"), value, "ms", 5.0);
+        }
+    }
+    for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+        let value = percentile(&mut control, share);
+        report.note(
+            format!("control: as many bytes from an idle thread, {label}"),
+            value,
             "ms",
-            5.0,
-        );
-        report.at_most(
-            format!("REQ {name}, p99"),
-            percentile(&mut samples, 0.99),
-            "ms",
-            5.0,
         );
     }
     memory(report, "after queries", &server);
+}
+
+/// A server that only works for a while and then sends as many bytes as 500 events have. How far
+/// its p99 lies over its p50 is what two processes' worth of threads on this machine cost anybody.
+struct Control(TcpStream);
+
+impl Control {
+    const ANSWER: usize = 900_000;
+
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let answer = vec![0; Self::ANSWER];
+            while stream.read_exact(&mut [0]).is_ok() {
+                let sum = (0..500_000_u64).fold(0, |sum: u64, n| {
+                    std::hint::black_box(sum.wrapping_mul(31).wrapping_add(n))
+                });
+                std::hint::black_box(sum);
+                stream.write_all(&answer).expect("a reader");
+            }
+        });
+        Self(TcpStream::connect(address).expect("the control server"))
+    }
+
+    /// Milliseconds of one round.
+    fn ask(&mut self) -> f64 {
+        let mut answer = vec![0; Self::ANSWER];
+        let started = Instant::now();
+        self.0.write_all(&[0]).expect("the control server reads");
+        self.0.read_exact(&mut answer).expect("an answer");
+        started.elapsed().as_secs_f64() * 1e3
+    }
 }
 
 type MakeFilter<'a> = Box<dyn Fn(usize) -> Value + 'a>;
