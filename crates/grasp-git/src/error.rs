@@ -1,11 +1,121 @@
-//! What can go wrong with git.
+//! What can go wrong with git, as types with questions. Refusals of a push's command list are
+//! in `commands`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use grasp_core::git::{ObjectId, RefName};
 
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error("git could not be started: {0}")]
-    Spawn(#[from] std::io::Error),
+    Spawn(#[source] io::Error),
     #[error("git {args} failed: {stderr}")]
     Failed { args: String, stderr: String },
     #[error("git printed something unexpected: {0:?}")]
     Unexpected(String),
+    #[error("git {args} took longer than {} s", after.as_secs())]
+    TimedOut { args: String, after: Duration },
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("there is no repository at {}", .0.display())]
+    NotFound(PathBuf),
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged { path: PathBuf, what: String },
+    #[error("another writer holds {}", .0.display())]
+    Busy(PathBuf),
+    #[error("object {0} is not here")]
+    MissingObject(ObjectId),
+    #[error("{0} and {1} cannot both exist")]
+    RefConflict(RefName, RefName),
+    #[error("the pack is refused: {0}")]
+    Pack(#[from] PackFault),
+    #[error("the objects are not complete: {0}")]
+    NotConnected(String),
+    #[error("the sender's bytes ended early: {0}")]
+    Body(#[source] io::Error),
+}
+
+/// What is wrong with a pack that somebody sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackFault {
+    #[error("it is not a pack")]
+    NotAPack,
+    #[error("pack version {0} is not known")]
+    Version(u32),
+    #[error("it ends before its end")]
+    Truncated,
+    #[error("bytes follow its end")]
+    TrailingBytes,
+    #[error("it is larger than {limit} bytes")]
+    TooLarge { limit: u64 },
+    #[error("it has {count} objects, more than {limit}")]
+    TooManyObjects { count: u32, limit: u32 },
+    #[error("an object that it needs is missing ({0})")]
+    Incomplete(String),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("it takes too much memory or time to unpack ({0})")]
+    TooCostly(String),
+}
+
+impl GitError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        move |source| Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+
+    pub fn is_damaged(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+
+    /// Somebody else writes; the same call may succeed later.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_))
+    }
+
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    pub fn is_too_large(&self) -> bool {
+        matches!(
+            self,
+            Self::Pack(PackFault::TooLarge { .. } | PackFault::TooManyObjects { .. })
+        )
+    }
+
+    /// Objects are missing that the sender, or somebody else, may still bring.
+    pub fn is_incomplete(&self) -> bool {
+        matches!(
+            self,
+            Self::MissingObject(_) | Self::NotConnected(_) | Self::Pack(PackFault::Incomplete(_))
+        )
+    }
+
+    /// What was sent is at fault, not this server.
+    pub fn is_client_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Pack(_)
+                | Self::NotConnected(_)
+                | Self::Body(_)
+                | Self::MissingObject(_)
+                | Self::RefConflict(..)
+        )
+    }
 }

@@ -1,0 +1,107 @@
+//! Keeping a repository fit: few packs, and a look whether all of it is there. Nothing here ever
+//! drops an object, and neither readers nor pushes wait for it.
+
+use std::time::Duration;
+
+use grasp_core::git::{ObjectId, ObjectKind};
+
+use crate::adopt;
+use crate::command::GitCommand;
+use crate::error::GitError;
+use crate::files::{self, Claim};
+use crate::repo::Repo;
+
+/// What `fsck` found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// Something refers to it and it is not here.
+    Missing { kind: ObjectKind, id: ObjectId },
+    /// Anything else, in git's words.
+    Other(String),
+}
+
+/// Each push brings a pack, and each git process opens all indexes.
+const MAX_PACKS: usize = 30;
+/// As git does it: one of 256 folders stands for all.
+const SAMPLE: &str = "objects/17";
+const MAX_IN_SAMPLE: usize = 4;
+const REPACK_SETTINGS: &[&str] = &[
+    "core.bigFileThreshold=16m",
+    "pack.deltaCacheSize=32m",
+    "pack.threads=1",
+    "pack.windowMemory=64m",
+];
+const MAX_PRINTED: usize = 64 * 1024;
+const MAX_PROBLEMS: usize = 1_000;
+
+impl Repo {
+    pub fn needs_repack(&self) -> Result<bool, GitError> {
+        if adopt::packs(&self.objects_dir())?.len() > MAX_PACKS {
+            return Ok(true);
+        }
+        Ok(files::list(&self.dir().join(SAMPLE))?.len() > MAX_IN_SAMPLE)
+    }
+
+    /// Rolls small packs and loose objects up until each pack is twice as large as the next.
+    /// Objects that no ref reaches stay: a state that needs them may come. `Busy` if one is
+    /// running or objects are just being taken over.
+    pub async fn repack(&self, deadline: Duration) -> Result<(), GitError> {
+        let _only_one = Claim::take(&self.dir().join("repacking"))?;
+        if adopt::is_under_way(self)? {
+            return Err(GitError::Busy(self.objects_dir()));
+        }
+        let (finished, _) = GitCommand::new("repack", self.dir())
+            .settings(REPACK_SETTINGS)
+            .flag("-d")
+            .flag("-l")
+            .flag("-n")
+            .flag("-q")
+            .flag("--geometric=2")
+            .run(Vec::new(), 0, deadline)
+            .await?;
+        match finished.is_ok() {
+            true => Ok(()),
+            false => Err(finished.into_error()),
+        }
+    }
+
+    /// Checks that everything the refs reach is here. Empty if all is well.
+    pub async fn fsck_connectivity(&self, deadline: Duration) -> Result<Vec<Problem>, GitError> {
+        let (finished, printed) = GitCommand::new("fsck", self.dir())
+            .flag("--connectivity-only")
+            .flag("--no-dangling")
+            .flag("--no-progress")
+            .run(Vec::new(), MAX_PRINTED, deadline)
+            .await?;
+        if finished.is_ok() {
+            return Ok(Vec::new());
+        }
+        let printed = String::from_utf8_lossy(&printed);
+        let lines = printed.lines().chain(finished.stderr.lines());
+        let mut problems: Vec<_> = lines.map(Problem::parse).take(MAX_PROBLEMS).collect();
+        if problems.is_empty() {
+            problems.push(Problem::Other(finished.status.to_string()));
+        }
+        Ok(problems)
+    }
+}
+
+impl Problem {
+    fn parse(line: &str) -> Self {
+        let missing = || {
+            let (kind, id) = line.strip_prefix("missing ")?.split_once(' ')?;
+            let kind = match kind {
+                "commit" => ObjectKind::Commit,
+                "tree" => ObjectKind::Tree,
+                "blob" => ObjectKind::Blob,
+                "tag" => ObjectKind::Tag,
+                _ => return None,
+            };
+            Some(Self::Missing {
+                kind,
+                id: ObjectId::parse(id.trim())?,
+            })
+        };
+        missing().unwrap_or_else(|| Self::Other(line.trim().to_owned()))
+    }
+}

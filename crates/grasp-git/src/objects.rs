@@ -1,0 +1,205 @@
+//! Questions about objects, answered in this process. A miss looks at the disk once more, so
+//! that packs which came after opening are seen.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use gix_object::Find as _;
+use gix_odb::Header as _;
+use gix_odb::store::init::{Options, Slots};
+use grasp_core::git::{ObjectId, ObjectKind};
+
+use crate::error::GitError;
+
+/// A repository's objects. Shared freely between threads; keeps indexes and packs mapped.
+pub struct Objects {
+    dir: PathBuf,
+    store: RwLock<Arc<gix_odb::Store>>,
+}
+
+/// What a page shows of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitSummary {
+    pub subject: String,
+    pub author: String,
+    /// Seconds since 1970, as the author's clock had it.
+    pub time: i64,
+}
+
+type Handle = gix_odb::store::Handle<Arc<gix_odb::Store>>;
+
+/// Commits and tags of real histories stay below 1 MiB; a chain of deltas can hide a larger
+/// object behind a small one, therefore the limit on every allocation.
+const MAX_READ: u64 = 1024 * 1024;
+const MAX_ALLOCATION: usize = 16 * 1024 * 1024;
+/// A tag of a tag of a tag.
+const MAX_TAGS: usize = 64;
+const MAX_SUBJECT: usize = 200;
+const MAX_AUTHOR: usize = 100;
+
+impl Objects {
+    pub(crate) fn open(dir: &Path) -> Result<Self, GitError> {
+        Ok(Self {
+            dir: dir.to_owned(),
+            store: RwLock::new(Arc::new(open_store(dir)?)),
+        })
+    }
+
+    /// None if the object is not here.
+    pub fn kind(&self, id: &ObjectId) -> Result<Option<ObjectKind>, GitError> {
+        self.ask(|handle| handle.try_header(&gix(id)))
+            .map(|found| found.map(|header| kind(header.kind())))
+    }
+
+    pub fn kinds(&self, ids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>, GitError> {
+        ids.iter().map(|id| self.kind(id)).collect()
+    }
+
+    pub fn contains(&self, id: &ObjectId) -> Result<bool, GitError> {
+        self.kind(id).map(|found| found.is_some())
+    }
+
+    /// Follows tags to what they stand for; anything else stands for itself. None if the object,
+    /// or what it stands for, is not here.
+    pub fn peel(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
+        let mut id = *id;
+        for _ in 0..MAX_TAGS {
+            match self.kind(&id)? {
+                None => return Ok(None),
+                Some(ObjectKind::Tag) => {}
+                Some(_) => return Ok(Some(id)),
+            }
+            let target = self.read(&id)?.as_deref().and_then(tag_target);
+            id = target.ok_or_else(|| self.damaged(format!("tag {id} cannot be read")))?;
+        }
+        Err(self.damaged(format!("tags are nested too deep at {id}")))
+    }
+
+    /// None if it is not here, not a commit, or not readable as one.
+    pub fn commit_summary(&self, id: &ObjectId) -> Result<Option<CommitSummary>, GitError> {
+        if self.kind(id)? != Some(ObjectKind::Commit) {
+            return Ok(None);
+        }
+        let content = self.read(id)?;
+        Ok(content.as_deref().and_then(CommitSummary::parse))
+    }
+
+    /// None if it is not here or too large to be looked at.
+    fn read(&self, id: &ObjectId) -> Result<Option<Vec<u8>>, GitError> {
+        let id = gix(id);
+        let header = self.ask(|handle| handle.try_header(&id))?;
+        if header.is_none_or(|header| header.size() > MAX_READ) {
+            return Ok(None);
+        }
+        self.ask(|handle| {
+            let mut content = Vec::new();
+            let found = handle.try_find(&id, &mut content);
+            found.map(|found| found.map(|found| found.data.to_vec()))
+        })
+    }
+
+    /// A repack can take a pack away under an answer, and packs can outgrow the slots that an
+    /// open store has: look once more with fresh eyes.
+    fn ask<T, E: Display>(
+        &self,
+        question: impl Fn(&Handle) -> Result<T, E>,
+    ) -> Result<T, GitError> {
+        let store = Arc::clone(&self.store.read().unwrap_or_else(PoisonError::into_inner));
+        if let Ok(answer) = question(&store.to_handle_arc()) {
+            return Ok(answer);
+        }
+        let fresh = Arc::new(open_store(&self.dir)?);
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        question(&fresh.to_handle_arc()).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    fn damaged(&self, what: String) -> GitError {
+        GitError::damaged(&self.dir, what)
+    }
+}
+
+impl CommitSummary {
+    fn parse(content: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(content);
+        let (headers, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let author = headers
+            .lines()
+            .find_map(|line| line.strip_prefix("author "))?;
+        let (author, rest) = author.split_once('<').unwrap_or((author, ""));
+        let time = rest
+            .rsplit_once('>')
+            .and_then(|(_, time)| time.split_whitespace().next())
+            .and_then(|seconds| seconds.parse().ok())
+            .unwrap_or(0);
+        let subject = message.lines().find(|line| !line.trim().is_empty());
+        Some(Self {
+            subject: shortened(subject.unwrap_or_default(), MAX_SUBJECT),
+            author: shortened(author, MAX_AUTHOR),
+            time,
+        })
+    }
+}
+
+fn shortened(text: &str, max: usize) -> String {
+    let visible = text.trim().chars().filter(|c| !c.is_control());
+    visible.take(max).collect()
+}
+
+fn tag_target(content: &[u8]) -> Option<ObjectId> {
+    let line = content.split(|byte| *byte == b'\n').next()?;
+    let id = std::str::from_utf8(line).ok()?.strip_prefix("object ")?;
+    ObjectId::parse(id)
+}
+
+fn open_store(dir: &Path) -> Result<gix_odb::Store, GitError> {
+    let options = Options {
+        // Room for packs that come while it is open.
+        slots: Slots::AsNeededByDiskState {
+            multiplier: 2.0,
+            minimum: 128,
+        },
+        alloc_limit_bytes: Some(MAX_ALLOCATION),
+        ..Options::default()
+    };
+    let sha1 = gix_hash::Kind::Sha1;
+    gix_odb::Store::at_opts(dir.to_owned(), sha1, &mut std::iter::empty(), options)
+        .map_err(GitError::io(dir))
+}
+
+fn gix(id: &ObjectId) -> gix_hash::ObjectId {
+    gix_hash::ObjectId::Sha1(*id.as_bytes())
+}
+
+fn kind(kind: gix_object::Kind) -> ObjectKind {
+    match kind {
+        gix_object::Kind::Commit => ObjectKind::Commit,
+        gix_object::Kind::Tree => ObjectKind::Tree,
+        gix_object::Kind::Blob => ObjectKind::Blob,
+        gix_object::Kind::Tag => ObjectKind::Tag,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_summed_up_and_junk_does_no_harm() {
+        let text = "tree x\nparent y\nauthor A U Thor <a@b.c> 1700000000 +0100\n\
+                    committer C <c@d> 1 +0000\n\n\n  Subject \u{7}line\n\nBody\n";
+        let summary = CommitSummary::parse(text.as_bytes()).unwrap();
+        assert_eq!(summary.subject, "Subject line");
+        assert_eq!(summary.author, "A U Thor");
+        assert_eq!(summary.time, 1_700_000_000);
+
+        for junk in ["", "\n\n", "author", "tree x\n\nmessage"] {
+            assert_eq!(CommitSummary::parse(junk.as_bytes()), None, "{junk:?}");
+        }
+        let odd = CommitSummary::parse(b"author <<>> x\n\n\xff\xfe").unwrap();
+        assert_eq!((odd.author.as_str(), odd.time), ("", 0));
+        let long = format!("author a <> 1 +0000\n\n{}", "x".repeat(10_000));
+        let long = CommitSummary::parse(long.as_bytes()).unwrap();
+        assert_eq!(long.subject.len(), MAX_SUBJECT);
+    }
+}

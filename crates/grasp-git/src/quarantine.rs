@@ -1,0 +1,352 @@
+//! Where a stranger's objects are checked before they are anybody's: a directory inside the
+//! object directory that only its own git processes look into.
+
+use std::io::PipeWriter;
+use std::pin::pin;
+use std::process::Stdio;
+use std::time::Duration;
+
+use grasp_core::git::ObjectId;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+
+use crate::adopt;
+use crate::command::{Finished, GitCommand, tail_of};
+use crate::error::{GitError, PackFault};
+use crate::files;
+use crate::objects::Objects;
+use crate::repo::{INCOMING, Repo, temporary_in};
+
+/// Objects on their way in. Dropped without [`Quarantine::migrate`], nothing has happened.
+///
+/// What holds: a pack is never in memory; more bytes than allowed end it; every object is checked
+/// as `receive.fsckObjects` does, and so is every link, also of objects that no ref will name, so
+/// that what is migrated is complete. A single object that inflates beyond the memory limit ends
+/// git, not the server (Linux only); blobs above 16 MiB stream by and cost time, which the deadline
+/// bounds, but neither memory nor more disk than was sent.
+pub struct Quarantine {
+    repo: Repo,
+    dir: TempDir,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct PackLimits {
+    pub max_bytes: u64,
+    pub max_objects: u32,
+    /// From the first byte to the last check.
+    pub deadline: Duration,
+    /// Private memory of the process that unpacks; also what bounds a single object.
+    pub max_memory: u64,
+}
+
+impl Default for PackLimits {
+    fn default() -> Self {
+        Self {
+            max_bytes: 2 * 1024 * 1024 * 1024,
+            max_objects: 20_000_000,
+            deadline: Duration::from_secs(3_600),
+            // Checking links keeps some 100 bytes per object: 10 million objects fit, and no
+            // commit or tree larger than half of it.
+            max_memory: 2 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// What a pack brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    pub bytes: u64,
+    pub objects: u32,
+}
+
+const HEADER_LEN: usize = 12;
+/// SHA-1 of the header of an empty pack of version 2, which is all there is of it.
+const EMPTY_TRAILER: [u8; 20] = [
+    0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10, 0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c,
+    0xfd, 0x3e, 0xd3, 0x1e,
+];
+/// Old histories of respected projects have these; the large hosts let them pass as well.
+const STRICT: &str =
+    "--strict=badTimezone=ignore,missingSpaceBeforeDate=ignore,zeroPaddedFilemode=ignore";
+const SETTINGS: &[&str] = &[
+    // Synced once, at migration.
+    "core.fsync=none",
+    // Larger blobs are hashed as they stream by.
+    "core.bigFileThreshold=16m",
+    "core.deltaBaseCacheLimit=64m",
+    "pack.threads=2",
+];
+/// A reverse index spares a sort at each fetch; for less, it is one more file to sync.
+const WORTH_A_REVERSE_INDEX: u32 = 10_000;
+/// `pack`, a tab, the name of the pack, a line's end. What index-pack reads beyond the pack, it
+/// prints after that.
+const PRINTED: usize = 46;
+const CHUNK: usize = 64 * 1024;
+
+impl Quarantine {
+    pub fn begin(repo: &Repo) -> Result<Self, GitError> {
+        let objects = repo.objects_dir();
+        let dir = temporary_in(&objects, INCOMING)?;
+        files::make_dir(&dir.path().join("info"))?;
+        files::make_dir(&dir.path().join("pack"))?;
+        // In a file, because the variable for it splits paths at colons.
+        let mut alternates = objects.into_os_string().into_encoded_bytes();
+        alternates.push(b'\n');
+        let path = dir.path().join("info/alternates");
+        std::fs::write(&path, alternates).map_err(GitError::io(&path))?;
+        Ok(Self {
+            repo: repo.clone(),
+            dir,
+        })
+    }
+
+    /// Streams one pack in and checks all of it. `pack` must end where the pack ends.
+    pub async fn receive_pack(
+        &mut self,
+        pack: impl AsyncRead + Unpin,
+        limits: &PackLimits,
+    ) -> Result<Received, GitError> {
+        let work = self.receive(pack, limits);
+        match tokio::time::timeout(limits.deadline, work).await {
+            Ok(result) => result,
+            Err(_) => Err(GitError::TimedOut {
+                args: "index-pack".to_owned(),
+                after: limits.deadline,
+            }),
+        }
+    }
+
+    /// The objects here together with the repository's.
+    pub fn objects(&self) -> Result<Objects, GitError> {
+        Objects::open(self.dir.path())
+    }
+
+    /// Checks that everything reachable from the tips is here or in the repository.
+    pub async fn check_connected(
+        &self,
+        tips: &[ObjectId],
+        deadline: Duration,
+    ) -> Result<(), GitError> {
+        let input = self.revisions(tips.to_vec()).await?;
+        let (finished, _) = self
+            .command("rev-list")
+            .flag("--objects")
+            .flag("--quiet")
+            .flag("--stdin")
+            .run(input, 0, deadline)
+            .await?;
+        match finished.is_ok() {
+            true => Ok(()),
+            false => Err(GitError::NotConnected(finished.stderr)),
+        }
+    }
+
+    /// Makes the objects the repository's own: durable and visible when this returns.
+    pub fn migrate(self) -> Result<(), GitError> {
+        let dir = self.dir.path();
+        let packs = adopt::packs(dir)?;
+        let loose = adopt::fan_out(dir)?;
+        let mut arrived = files::list(&dir.join("pack"))?;
+        for folder in &loose {
+            arrived.extend(files::list(&dir.join(folder))?);
+        }
+        let arrived: Vec<_> = arrived.iter().map(|entry| entry.path()).collect();
+        files::sync_all(&arrived)?;
+        match packs.first() {
+            None if loose.is_empty() => Ok(()),
+            Some(pack) if packs.len() == 1 && loose.is_empty() => {
+                adopt::move_pack(dir, &self.repo.objects_dir(), pack)
+            }
+            _ => adopt::adopt(&[dir.to_owned()], &self.repo).map(|_| ()),
+        }
+    }
+
+    async fn receive(
+        &self,
+        mut pack: impl AsyncRead + Unpin,
+        limits: &PackLimits,
+    ) -> Result<Received, GitError> {
+        let header = read_exactly::<HEADER_LEN>(&mut pack).await?;
+        let objects = object_count(&header, limits.max_objects)?;
+        if objects == 0 {
+            return receive_empty(pack).await;
+        }
+        let (reader, writer) = std::io::pipe().map_err(GitError::Spawn)?;
+        let for_git = reader.try_clone().map_err(GitError::Spawn)?;
+        let mut running = self
+            .command("index-pack")
+            .settings(SETTINGS)
+            .flag("--stdin")
+            .flag("--fix-thin")
+            .flag(STRICT)
+            .flag(match objects < WORTH_A_REVERSE_INDEX {
+                true => "--no-rev-index",
+                false => "--rev-index",
+            })
+            .number("--max-input-size=", limits.max_bytes)
+            .memory(limits.max_memory)
+            .spawn(Stdio::from(for_git), Stdio::piped())?;
+        let printed = running.take_stdout();
+        let mut feed = pin!(feed(&header, pack, writer, limits.max_bytes));
+        let mut end = pin!(async {
+            let printed = tail_of(printed, PRINTED + 1).await;
+            running.finish().await.map(|finished| (finished, printed))
+        });
+        let (fed, finished) = tokio::select! {
+            fed = &mut feed => (Some(fed?), end.await?),
+            finished = &mut end => (None, finished?),
+        };
+        judge(finished, limits)?;
+        // Whoever is left to write or read now has bytes that belong to no pack.
+        let mut left = pipe::Receiver::from_owned_fd(reader.into()).map_err(GitError::Spawn)?;
+        let bytes = match fed {
+            Some(bytes) => bytes,
+            None => tokio::select! {
+                found = has_byte(&mut left) => match found? {
+                    true => return Err(PackFault::TrailingBytes.into()),
+                    false => feed.await?,
+                },
+                fed = &mut feed => fed?,
+            },
+        };
+        match has_byte(&mut left).await? {
+            true => Err(PackFault::TrailingBytes.into()),
+            false => Ok(Received { bytes, objects }),
+        }
+    }
+
+    async fn revisions(&self, tips: Vec<ObjectId>) -> Result<Vec<u8>, GitError> {
+        let (repo, dir) = (self.repo.clone(), self.dir.path().to_owned());
+        let read = move || revisions(&repo, &Objects::open(&dir)?, &tips);
+        match tokio::task::spawn_blocking(read).await {
+            Ok(result) => result,
+            Err(stopped) => Err(GitError::Spawn(stopped.into())),
+        }
+    }
+
+    fn command(&self, name: &'static str) -> GitCommand {
+        GitCommand::new(name, self.repo.dir())
+            .env("GIT_OBJECT_DIRECTORY", self.dir.path())
+            .env("GIT_QUARANTINE_PATH", self.dir.path())
+    }
+}
+
+/// Tips to walk from, and what is known to be complete. Refs whose object is lost are left out,
+/// so that a push can mend them.
+fn revisions(repo: &Repo, objects: &Objects, tips: &[ObjectId]) -> Result<Vec<u8>, GitError> {
+    let mut input = Vec::new();
+    for tip in tips {
+        if !objects.contains(tip)? {
+            return Err(GitError::MissingObject(*tip));
+        }
+        input.extend_from_slice(format!("{tip}\n").as_bytes());
+    }
+    for present in repo.refs()?.refs.values() {
+        if objects.contains(&present.id)? {
+            input.extend_from_slice(format!("^{}\n", present.id).as_bytes());
+        }
+    }
+    Ok(input)
+}
+
+async fn read_exactly<const N: usize>(
+    pack: &mut (impl AsyncRead + Unpin),
+) -> Result<[u8; N], GitError> {
+    let mut bytes = [0; N];
+    match pack.read_exact(&mut bytes).await {
+        Ok(_) => Ok(bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(PackFault::Truncated.into())
+        }
+        Err(error) => Err(GitError::Body(error)),
+    }
+}
+
+fn object_count(header: &[u8; HEADER_LEN], limit: u32) -> Result<u32, PackFault> {
+    let [b'P', b'A', b'C', b'K', a, b, c, d, e, f, g, h] = *header else {
+        return Err(PackFault::NotAPack);
+    };
+    let version = u32::from_be_bytes([a, b, c, d]);
+    if version != 2 && version != 3 {
+        return Err(PackFault::Version(version));
+    }
+    match u32::from_be_bytes([e, f, g, h]) {
+        count if count > limit => Err(PackFault::TooManyObjects { count, limit }),
+        count => Ok(count),
+    }
+}
+
+/// What a client sends that has nothing new to send.
+async fn receive_empty(mut pack: impl AsyncRead + Unpin) -> Result<Received, GitError> {
+    if read_exactly::<20>(&mut pack).await? != EMPTY_TRAILER {
+        return Err(PackFault::Malformed("its checksum is wrong".to_owned()).into());
+    }
+    match pack.read(&mut [0]).await.map_err(GitError::Body)? {
+        0 => Ok(Received {
+            bytes: 32,
+            objects: 0,
+        }),
+        _ => Err(PackFault::TrailingBytes.into()),
+    }
+}
+
+/// Hands the pack on to git. Our own copy of the pipe's other end keeps this from failing when
+/// git leaves: it waits then, and git's end is noticed elsewhere.
+async fn feed(
+    header: &[u8],
+    mut pack: impl AsyncRead + Unpin,
+    writer: PipeWriter,
+    max_bytes: u64,
+) -> Result<u64, GitError> {
+    let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(GitError::Spawn)?;
+    writer.write_all(header).await.map_err(GitError::Spawn)?;
+    let mut total = header.len() as u64;
+    let mut chunk = Vec::with_capacity(CHUNK);
+    while pack.read_buf(&mut chunk).await.map_err(GitError::Body)? > 0 {
+        total += chunk.len() as u64;
+        if total > max_bytes {
+            return Err(PackFault::TooLarge { limit: max_bytes }.into());
+        }
+        writer.write_all(&chunk).await.map_err(GitError::Spawn)?;
+        chunk.clear();
+    }
+    Ok(total)
+}
+
+async fn has_byte(left: &mut pipe::Receiver) -> Result<bool, GitError> {
+    let read = left.read(&mut [0]).await.map_err(GitError::Spawn)?;
+    Ok(read > 0)
+}
+
+fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), PackFault> {
+    if finished.is_ok() {
+        return match printed.len() {
+            0..=PRINTED => Ok(()),
+            _ => Err(PackFault::TrailingBytes),
+        };
+    }
+    let reason = finished.stderr.lines().last().unwrap_or_default();
+    let reason = reason.trim_start_matches("fatal: ").to_owned();
+    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    Err(
+        if finished.was_killed() || says(&["ut of memory", "mmap failed"]) {
+            PackFault::TooCostly(reason)
+        } else if says(&["early EOF"]) {
+            PackFault::Truncated
+        } else if says(&["maximum allowed size"]) {
+            PackFault::TooLarge {
+                limit: limits.max_bytes,
+            }
+        } else if says(&[
+            "unresolved delta",
+            "not found",
+            "not receive",
+            "child objects",
+        ]) {
+            PackFault::Incomplete(reason)
+        } else {
+            PackFault::Malformed(reason)
+        },
+    )
+}

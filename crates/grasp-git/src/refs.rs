@@ -1,0 +1,338 @@
+//! A repository's refs. They live in `packed-refs`, which this process alone writes, and never
+//! as loose files: one rename is a transaction over any number of refs, `a` to `a/b` included.
+//! Loose refs that an operator brought are read, and packed at the next write.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use grasp_core::git::{ObjectId, RefName, Refs, conflict};
+
+use crate::error::GitError;
+use crate::files::{self, Lock};
+use crate::objects::Objects;
+use crate::repo::Repo;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ref {
+    pub id: ObjectId,
+    /// What an annotated tag stands for.
+    pub peeled: Option<ObjectId>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefSet {
+    pub refs: BTreeMap<RefName, Ref>,
+    /// The branch that HEAD names, whether it exists or not. None if HEAD names no branch.
+    pub head: Option<RefName>,
+}
+
+impl RefSet {
+    /// What HEAD resolves to.
+    pub fn head_id(&self) -> Option<ObjectId> {
+        let branch = self.head.as_ref()?;
+        self.refs.get(branch).map(|found| found.id)
+    }
+
+    pub fn ids(&self) -> Refs {
+        let pair = |(name, found): (&RefName, &Ref)| (name.clone(), found.id);
+        self.refs.iter().map(pair).collect()
+    }
+}
+
+const HEADER: &str = "# pack-refs with: peeled fully-peeled sorted \n";
+/// 200,000 refs of the longest names would be less.
+const MAX_PACKED: u64 = 256 * 1024 * 1024;
+const MAX_LOOSE: u64 = 4 * 1024;
+/// Folders within folders below `refs/`; names are at most 1,024 bytes.
+const MAX_DEPTH: usize = 512;
+
+impl Repo {
+    pub fn refs(&self) -> Result<RefSet, GitError> {
+        let found = self.read()?;
+        Ok(RefSet {
+            refs: found.refs,
+            head: self.head()?,
+        })
+    }
+
+    /// Makes the refs exactly these, in one transaction. Every object must be here.
+    pub fn write_refs(&self, refs: &Refs) -> Result<(), GitError> {
+        self.edit_refs(|present| present.clone_from(refs))
+    }
+
+    /// Changes the refs in one transaction: all of it is durable when this returns, or nothing
+    /// has changed.
+    pub fn edit_refs(&self, edit: impl FnOnce(&mut Refs)) -> Result<(), GitError> {
+        let lock = Lock::take(&self.packed_refs())?;
+        let found = self.read()?;
+        let lock = self.pack_loose(&found, lock)?;
+        let before: Refs = found.refs.iter().map(|(n, r)| (n.clone(), r.id)).collect();
+        let mut after = before.clone();
+        edit(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        if let Some((a, b)) = conflict(&after) {
+            return Err(GitError::RefConflict(a.clone(), b.clone()));
+        }
+        let resolved = resolve(&after, &found.refs, &self.objects()?)?;
+        lock.commit(render(&resolved).as_bytes())
+    }
+
+    /// Points HEAD at a branch, which need not exist.
+    pub fn set_head(&self, branch: &RefName) -> Result<(), GitError> {
+        if self.head().is_ok_and(|head| head.as_ref() == Some(branch)) {
+            return Ok(());
+        }
+        let lock = Lock::take(&self.dir().join("HEAD"))?;
+        lock.commit(format!("ref: {branch}\n").as_bytes())
+    }
+
+    fn packed_refs(&self) -> PathBuf {
+        self.dir().join("packed-refs")
+    }
+
+    fn head(&self) -> Result<Option<RefName>, GitError> {
+        let path = self.dir().join("HEAD");
+        let content = files::read_small(&path, MAX_LOOSE)?
+            .ok_or_else(|| GitError::damaged(&path, "is missing"))?;
+        let text = std::str::from_utf8(&content)
+            .map_err(|_| GitError::damaged(&path, "is not text"))?
+            .trim_end();
+        match text.strip_prefix("ref:") {
+            Some(name) => Ok(RefName::parse(name.trim_start())),
+            None if ObjectId::parse(text).is_some() => Ok(None),
+            None => Err(GitError::damaged(&path, "names neither branch nor commit")),
+        }
+    }
+
+    fn read(&self) -> Result<Found, GitError> {
+        let path = self.packed_refs();
+        let packed = files::read_small(&path, MAX_PACKED)?.unwrap_or_default();
+        let mut found = parse_packed(&packed).map_err(|what| GitError::damaged(&path, what))?;
+        self.add_loose(&mut found)?;
+        if !found.unpeeled.is_empty() {
+            let objects = self.objects()?;
+            for name in &found.unpeeled {
+                if let Some(one) = found.refs.get_mut(name) {
+                    one.peeled = objects.peel(&one.id)?.filter(|to| *to != one.id);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_loose(&self, found: &mut Found) -> Result<(), GitError> {
+        let mut folders = vec![(self.dir().join("refs"), "refs".to_owned(), 0)];
+        while let Some((folder, prefix, depth)) = folders.pop() {
+            for entry in files::list(&folder)? {
+                let path = entry.path();
+                let Ok(name) = entry.file_name().into_string() else {
+                    return Err(GitError::damaged(&path, "is not a ref's name"));
+                };
+                let name = format!("{prefix}/{name}");
+                let kind = entry.file_type().map_err(GitError::io(&path))?;
+                if kind.is_dir() && depth < MAX_DEPTH {
+                    folders.push((path, name, depth + 1));
+                } else if is_hosted(&name) && !name.ends_with(".lock") {
+                    found.add_loose(&path, &name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// First what is there as it is, then without the loose files, then the change: a crash in
+    /// between leaves the refs as they were.
+    fn pack_loose(&self, found: &Found, lock: Lock) -> Result<Lock, GitError> {
+        if found.loose.is_empty() {
+            return Ok(lock);
+        }
+        lock.commit(render(&found.refs).as_bytes())?;
+        let lock = Lock::take(&self.packed_refs())?;
+        for path in &found.loose {
+            files::remove_file(path)?;
+        }
+        for space in ["refs/heads", "refs/tags", "refs/nostr"] {
+            remove_empty_folders(&self.dir().join(space), 0)?;
+            files::make_dir(&self.dir().join(space))?;
+        }
+        Ok(lock)
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    refs: BTreeMap<RefName, Ref>,
+    /// Refs of which the file does not say whether they are tags.
+    unpeeled: Vec<RefName>,
+    loose: Vec<PathBuf>,
+}
+
+impl Found {
+    fn add_loose(&mut self, path: &Path, name: &str) -> Result<(), GitError> {
+        let Some(content) = files::read_small(path, MAX_LOOSE)? else {
+            return Ok(());
+        };
+        let text = std::str::from_utf8(&content).unwrap_or_default().trim_end();
+        let (Some(id), Some(name)) = (ObjectId::parse(text), RefName::parse(name)) else {
+            return Err(GitError::damaged(path, "is not a ref"));
+        };
+        self.loose.push(path.to_owned());
+        self.unpeeled.push(name.clone());
+        self.refs.insert(name, Ref { id, peeled: None });
+        Ok(())
+    }
+}
+
+/// Well-formed names outside our namespaces are left out: they are not served, and the next
+/// write drops them.
+fn parse_packed(content: &[u8]) -> Result<Found, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "is not text".to_owned())?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err("ends within a line".to_owned());
+    }
+    let mut found = Found::default();
+    let mut peeled_known = false;
+    let mut last: Option<(RefName, Ref)> = None;
+    for line in text.lines() {
+        if let Some(traits) = line.strip_prefix("# pack-refs with:") {
+            peeled_known = traits.split(' ').any(|word| word == "fully-peeled");
+        } else if line.starts_with('#') {
+            continue;
+        } else if let Some(peeled) = line.strip_prefix('^') {
+            let id = ObjectId::parse(peeled).ok_or_else(|| bad_line(line))?;
+            if let Some((_, one)) = &mut last {
+                one.peeled = Some(id);
+            }
+        } else {
+            found.refs.extend(last.take());
+            last = parse_ref(line)?;
+        }
+    }
+    found.refs.extend(last);
+    if !peeled_known {
+        let unsure = found.refs.iter().filter(|(_, one)| one.peeled.is_none());
+        found.unpeeled = unsure.map(|(name, _)| name.clone()).collect();
+    }
+    Ok(found)
+}
+
+fn parse_ref(line: &str) -> Result<Option<(RefName, Ref)>, String> {
+    let (id, name) = line.split_once(' ').ok_or_else(|| bad_line(line))?;
+    let id = ObjectId::parse(id).ok_or_else(|| bad_line(line))?;
+    match RefName::parse(name) {
+        Some(name) => Ok(Some((name, Ref { id, peeled: None }))),
+        None if name.starts_with("refs/") && !is_hosted(name) => Ok(None),
+        None => Err(bad_line(line)),
+    }
+}
+
+fn bad_line(line: &str) -> String {
+    let start: String = line.chars().take(100).collect();
+    format!("has a line that is no ref: {start:?}")
+}
+
+fn is_hosted(name: &str) -> bool {
+    ["refs/heads/", "refs/tags/", "refs/nostr/"]
+        .iter()
+        .any(|space| name.starts_with(space))
+}
+
+/// What each ref will say. Only what has changed is looked up.
+fn resolve(
+    wanted: &Refs,
+    present: &BTreeMap<RefName, Ref>,
+    objects: &Objects,
+) -> Result<BTreeMap<RefName, Ref>, GitError> {
+    let mut resolved = BTreeMap::new();
+    for (name, id) in wanted {
+        let one = match present.get(name).filter(|one| one.id == *id) {
+            Some(known) => *known,
+            None => {
+                let end = objects.peel(id)?.ok_or(GitError::MissingObject(*id))?;
+                let peeled = (end != *id).then_some(end);
+                Ref { id: *id, peeled }
+            }
+        };
+        resolved.insert(name.clone(), one);
+    }
+    Ok(resolved)
+}
+
+fn render(refs: &BTreeMap<RefName, Ref>) -> String {
+    let mut text = String::with_capacity(HEADER.len() + refs.len() * 80);
+    text.push_str(HEADER);
+    for (name, one) in refs {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{} {name}", one.id);
+        if let Some(peeled) = one.peeled {
+            let _ = writeln!(text, "^{peeled}");
+        }
+    }
+    text
+}
+
+fn remove_empty_folders(folder: &Path, depth: usize) -> Result<(), GitError> {
+    if depth > MAX_DEPTH {
+        return Ok(());
+    }
+    for entry in files::list(folder)? {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty_folders(&entry.path(), depth + 1)?;
+            // Not empty: something else than a ref is in it, which may stay.
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "5f0cbceca1d2c4408c50bbcc206f7b1d013af346";
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_never_a_panic() {
+        for bad in [
+            "garbage\n".to_owned(),
+            format!("{ID}\n"),
+            format!("{ID} \n"),
+            format!("{ID} refs/heads/a"),
+            format!("{ID} refs/heads/a..b\n"),
+            format!("{ID} HEAD\n"),
+            format!("{} refs/heads/a\n", &ID[1..]),
+            format!("{} refs/heads/a\n", "0".repeat(40)),
+            format!("{ID} refs/heads/a\n^nothing\n"),
+            "\n".to_owned(),
+        ] {
+            assert!(parse_packed(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(parse_packed(&[0xff, 0xfe, b'\n']).is_err());
+    }
+
+    #[test]
+    fn refs_of_other_namespaces_are_left_out() {
+        let text = format!("{HEADER}{ID} refs/heads/a\n{ID} refs/pull/1/head\n^{ID}\n");
+        let found = parse_packed(text.as_bytes()).unwrap();
+        let names: Vec<_> = found.refs.keys().map(RefName::as_str).collect();
+        assert_eq!(names, ["refs/heads/a"]);
+        assert!(found.unpeeled.is_empty());
+        assert_eq!(found.refs.values().next().unwrap().peeled, None);
+    }
+
+    #[test]
+    fn what_is_written_reads_back_the_same() {
+        let name = |text: &str| RefName::parse(text).unwrap();
+        let id = ObjectId::parse(ID).unwrap();
+        let plain = Ref { id, peeled: None };
+        let tag = Ref {
+            id,
+            peeled: Some(ObjectId([7; 20])),
+        };
+        let refs = BTreeMap::from([(name("refs/heads/a"), plain), (name("refs/tags/v"), tag)]);
+        assert_eq!(parse_packed(render(&refs).as_bytes()).unwrap().refs, refs);
+    }
+}

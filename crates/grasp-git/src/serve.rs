@@ -1,0 +1,175 @@
+//! Fetches: one `git upload-pack` process per request, streamed in both directions and ended
+//! with its whole group when nobody wants its answer any more.
+
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+
+use crate::advert::Protocol;
+use crate::command::{GitCommand, Running};
+use crate::error::GitError;
+use crate::repo::Repo;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ServeLimits {
+    /// For the whole response.
+    pub deadline: Duration,
+    /// How long git waits for a client that neither sends nor reads.
+    pub idle: Duration,
+    /// Private memory of each process.
+    pub max_memory: u64,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(3_600),
+            idle: Duration::from_secs(60),
+            max_memory: 4 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+const SETTINGS: &[&str] = &[
+    "uploadpack.allowFilter=true",
+    "uploadpack.allowTipSHA1InWant=true",
+    "uploadpack.allowReachableSHA1InWant=true",
+    "core.bigFileThreshold=64m",
+    "pack.windowMemory=128m",
+];
+
+/// What a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// The response of `git upload-pack`: take [`Served::chunk`] after chunk, or read it to its end
+/// and then ask [`Served::finish`].
+pub struct Served {
+    stdout: Option<ChildStdout>,
+    request: Option<JoinHandle<Result<(), GitError>>>,
+    running: Running,
+    deadline: Pin<Box<Sleep>>,
+    after: Duration,
+}
+
+/// Starts the answer to the body of a `git-upload-pack` request.
+pub fn upload_pack(
+    repo: &Repo,
+    protocol: Protocol,
+    body: impl AsyncRead + Send + Unpin + 'static,
+    limits: &ServeLimits,
+) -> Result<Served, GitError> {
+    let mut command = GitCommand::new("upload-pack", repo.dir())
+        .settings(SETTINGS)
+        .flag("--stateless-rpc")
+        .flag("--strict")
+        .number("--timeout=", limits.idle.as_secs().max(1))
+        .directory()
+        .memory(limits.max_memory);
+    command = match protocol {
+        Protocol::V0 => command,
+        Protocol::V1 => command.env("GIT_PROTOCOL", "version=1"),
+        Protocol::V2 => command.env("GIT_PROTOCOL", "version=2"),
+    };
+    let mut running = command.spawn(Stdio::piped(), Stdio::piped())?;
+    let stdin = running.take_stdin();
+    Ok(Served {
+        stdout: running.take_stdout(),
+        request: Some(tokio::spawn(pass_on(body, stdin))),
+        running,
+        deadline: Box::pin(tokio::time::sleep(limits.deadline)),
+        after: limits.deadline,
+    })
+}
+
+impl Served {
+    /// The next part of the response. None at its end, and only if it is whole.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, GitError> {
+        let mut chunk = BytesMut::with_capacity(CHUNK);
+        match self.read_buf(&mut chunk).await {
+            Ok(0) => self.finish().await.map(|()| None),
+            Ok(_) => Ok(Some(chunk.freeze())),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(self.timed_out()),
+            Err(error) => Err(GitError::Spawn(error)),
+        }
+    }
+
+    /// How it ended. An error here means that the response was not whole, or that git refused the
+    /// request, which it then told the client in the response.
+    pub async fn finish(&mut self) -> Result<(), GitError> {
+        // A git that still writes must not wait for us.
+        self.stdout = None;
+        let timed_out = self.timed_out();
+        let finished = tokio::select! {
+            finished = self.running.finish() => finished?,
+            () = &mut self.deadline => return Err(timed_out),
+        };
+        let request = self.request.take_if(|request| request.is_finished());
+        if let Some(request) = request
+            && let Ok(Err(error)) = request.await
+        {
+            return Err(error);
+        }
+        match finished.is_ok() {
+            true => Ok(()),
+            false => Err(finished.into_error()),
+        }
+    }
+
+    fn timed_out(&self) -> GitError {
+        GitError::TimedOut {
+            args: "upload-pack".to_owned(),
+            after: self.after,
+        }
+    }
+}
+
+impl AsyncRead for Served {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.deadline.as_mut().poll(cx).is_ready() {
+            self.stdout = None;
+            return Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()));
+        }
+        let Some(stdout) = &mut self.stdout else {
+            return Poll::Ready(Ok(()));
+        };
+        ready!(Pin::new(stdout).poll_read(cx, buffer))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(request) = &self.request {
+            request.abort();
+        }
+    }
+}
+
+/// Git may leave before it has read everything, which is no fault of the sender.
+async fn pass_on(
+    mut body: impl AsyncRead + Unpin,
+    stdin: Option<ChildStdin>,
+) -> Result<(), GitError> {
+    let Some(mut stdin) = stdin else {
+        return Ok(());
+    };
+    let mut chunk = Vec::with_capacity(16 * 1024);
+    while body.read_buf(&mut chunk).await.map_err(GitError::Body)? > 0 {
+        if stdin.write_all(&chunk).await.is_err() {
+            return Ok(());
+        }
+        chunk.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,376 @@
+//! Adverts and answers as the real git makes and understands them.
+
+use bytes::BytesMut;
+use grasp_git::pktline::{self, Packet};
+use grasp_git::{
+    GitError, LsRefs, LsRefsError, Protocol, ServeLimits, Service, advertise, upload_pack,
+};
+use tokio::io::AsyncReadExt;
+
+use crate::http::Host;
+use crate::support::{Place, git_output, name, noise, refs, text};
+
+async fn filled() -> Place {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let second = place.commit("b", &"some text\n".repeat(1_000));
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    let tag = place.id("v1");
+    place.bring(tag).await;
+    let pull = format!("refs/nostr/{}", "ab".repeat(32));
+    let all = refs(&[
+        ("refs/heads/master", second),
+        ("refs/heads/topic/x", first),
+        ("refs/tags/light", first),
+        ("refs/tags/v1", tag),
+        (&pull, second),
+    ]);
+    place.repo.write_refs(&all).unwrap();
+    place
+}
+
+fn packets(mut body: &[u8]) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some((packet, taken)) = pktline::decode(body).unwrap() {
+        lines.push(match packet {
+            Packet::Data(line) => String::from_utf8_lossy(line).into_owned(),
+            other => format!("{other:?}"),
+        });
+        body = &body[taken..];
+    }
+    assert!(body.is_empty());
+    lines
+}
+
+/// What git itself says with our settings, under our agent's name.
+fn gits_own(place: &Place, service: &str, version: &str) -> Vec<String> {
+    let output = std::process::Command::new("git")
+        .args(["-c", "uploadpack.allowFilter=true"])
+        .args(["-c", "uploadpack.allowTipSHA1InWant=true"])
+        .args(["-c", "uploadpack.allowReachableSHA1InWant=true"])
+        .args([service, "--http-backend-info-refs"])
+        .arg(place.repo.dir())
+        .env("GIT_PROTOCOL", version)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    packets(&output.stdout)
+}
+
+/// Without the agent, and capabilities in no order.
+fn normal(lines: Vec<String>) -> Vec<String> {
+    let line = |line: String| {
+        let Some((start, list)) = line.split_once('\0') else {
+            return line;
+        };
+        let mut words: Vec<_> = list.split_whitespace().collect();
+        words.retain(|word| !word.starts_with("agent=") && *word != "report-status-v2");
+        words.sort_unstable();
+        format!("{start}\0{}\n", words.join(" "))
+    };
+    let lines = lines.into_iter().map(line);
+    lines.filter(|line| !line.starts_with("agent=")).collect()
+}
+
+#[tokio::test]
+async fn adverts_are_those_of_git() {
+    for place in [filled().await, Place::new()] {
+        let found = place.repo.refs().unwrap();
+        for (service, command, version, protocol) in [
+            (Service::UploadPack, "upload-pack", "", Protocol::V0),
+            (
+                Service::UploadPack,
+                "upload-pack",
+                "version=1",
+                Protocol::V1,
+            ),
+            (
+                Service::UploadPack,
+                "upload-pack",
+                "version=2",
+                Protocol::V2,
+            ),
+            (Service::ReceivePack, "receive-pack", "", Protocol::V0),
+            (
+                Service::ReceivePack,
+                "receive-pack",
+                "version=1",
+                Protocol::V1,
+            ),
+        ] {
+            let mut ours = packets(&advertise(service, protocol, &found));
+            if protocol != Protocol::V2 {
+                assert_eq!(ours.remove(0), format!("# service={}\n", service.name()));
+                assert_eq!(ours.remove(0), "Flush");
+            }
+            let gits = normal(gits_own(&place, command, version));
+            assert_eq!(normal(ours), gits, "{command} {version}");
+        }
+    }
+}
+
+fn ls_refs(arguments: &[&str]) -> Vec<u8> {
+    let mut body = BytesMut::new();
+    for line in [
+        "command=ls-refs\n",
+        "agent=git/2.47.3\n",
+        "object-format=sha1\n",
+    ] {
+        pktline::put_text(&mut body, line);
+    }
+    body.extend_from_slice(b"0001");
+    for line in arguments {
+        pktline::put_text(&mut body, line);
+    }
+    pktline::put_flush(&mut body);
+    body.to_vec()
+}
+
+#[tokio::test]
+async fn ls_refs_answers_as_git_does() {
+    for place in [filled().await, Place::new()] {
+        for arguments in [
+            &[][..],
+            &["peel\n", "symrefs\n", "unborn\n"],
+            &["symrefs"],
+            &["unborn"],
+            &["peel\n", "ref-prefix refs/tags/\n", "ref-prefix HEAD\n"],
+            &[
+                "peel\n",
+                "symrefs\n",
+                "ref-prefix refs/heads/topic\n",
+                "ref-prefix refs/heads/\n",
+            ],
+            &["ref-prefix refs/nothing"],
+        ] {
+            let body = ls_refs(arguments);
+            let ours = LsRefs::parse(&body).unwrap().unwrap();
+            let ours = ours.answer(&place.repo.refs().unwrap());
+            let cursor = std::io::Cursor::new(body);
+            let limits = ServeLimits::default();
+            let mut served = upload_pack(&place.repo, Protocol::V2, cursor, &limits).unwrap();
+            let mut gits = Vec::new();
+            served.read_to_end(&mut gits).await.unwrap();
+            served.finish().await.unwrap();
+            assert_eq!(packets(&ours), packets(&gits), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn other_requests_are_left_to_git_and_broken_ones_refused() {
+    assert_eq!(LsRefs::parse(b"0012command=fetch\n0000"), Ok(None));
+    assert_eq!(LsRefs::parse(b""), Ok(None));
+    let whole = ls_refs(&["peel\n"]);
+    assert!(LsRefs::is_asked(&whole[..20]));
+    for cut in 20..whole.len() {
+        assert_eq!(
+            LsRefs::parse(&whole[..cut]),
+            Err(LsRefsError::Truncated),
+            "{cut}"
+        );
+    }
+    assert!(matches!(
+        LsRefs::parse(&ls_refs(&["delete everything"])),
+        Err(LsRefsError::Unknown(_))
+    ));
+    assert!(LsRefs::parse(b"0014command=ls-refs\n001aobject-format=sha256\n0000").is_err());
+    let many: Vec<_> = (0..5_000)
+        .map(|n| format!("ref-prefix refs/heads/{n}"))
+        .collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let all = LsRefs::parse(&ls_refs(&many)).unwrap();
+    assert_eq!(
+        all,
+        LsRefs::parse(&ls_refs(&[])).unwrap(),
+        "too many are as none"
+    );
+}
+
+/// Git on a thread of its own, so that the host can answer.
+async fn client(place: &Place, args: &[&str]) -> (bool, String) {
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let dir = place.work();
+    tokio::task::spawn_blocking(move || {
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        let output = git_output(&args, &dir, &[]);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        (output.status.success(), said)
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_git_clones_in_every_version_and_shape() {
+    let place = filled().await;
+    let host = Host::start(&place.repo).await;
+    let expected = place.bare(&["for-each-ref", "--format=%(objectname) %(refname)"]);
+    for version in ["0", "1", "2"] {
+        let protocol = format!("protocol.version={version}");
+        let (ok, said) = client(
+            &place,
+            &["-c", &protocol, "ls-remote", "--symref", &host.url],
+        )
+        .await;
+        assert!(ok, "{said}");
+        assert!(said.contains("ref: refs/heads/master\tHEAD"), "{said}");
+        assert!(said.contains("refs/tags/v1^{}"), "{said}");
+        for line in expected.lines() {
+            assert!(said.contains(&line.replace(' ', "\t")), "{line}");
+        }
+        for shape in [
+            "--depth=1",
+            "--filter=blob:none",
+            "--filter=tree:0",
+            "--mirror",
+        ] {
+            let to = format!("../clone-{version}{shape}");
+            let args = [
+                "-c", &protocol, "clone", "-q", "--bare", shape, &host.url, &to,
+            ];
+            let (ok, said) = client(&place, &args).await;
+            assert!(ok, "{version} {shape}: {said}");
+        }
+    }
+    let single = place.id("HEAD:a").to_string();
+    let fetch = [
+        "-c",
+        "protocol.version=0",
+        "fetch",
+        "-q",
+        "--depth=1",
+        &host.url,
+        &single,
+    ];
+    let (ok, said) = client(&place, &fetch).await;
+    assert!(ok, "a single object: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_git_clones_an_empty_repository() {
+    let place = Place::new();
+    place.repo.set_head(&name("refs/heads/trunk")).unwrap();
+    let host = Host::start(&place.repo).await;
+    for version in ["0", "1", "2"] {
+        let protocol = format!("protocol.version={version}");
+        let to = format!("../clone-{version}");
+        let args = ["-c", &protocol, "clone", "-q", &host.url, &to];
+        let (ok, said) = client(&place, &args).await;
+        assert!(ok, "{said}");
+    }
+    let head = std::fs::read_to_string(place.path().join("clone-2/.git/HEAD")).unwrap();
+    assert_eq!(head, "ref: refs/heads/trunk\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_git_pushes_and_prints_what_we_say() {
+    let place = Place::new();
+    let host = Host::start(&place.repo).await;
+    let first = place.commit("a", "1");
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    let (ok, said) = client(&place, &["push", &host.url, "master", "v1"]).await;
+    assert!(ok && said.contains("remote: hello from here"), "{said}");
+    assert_eq!(place.repo.refs().unwrap().refs.len(), 2);
+
+    place.run(&["commit", "-q", "--amend", "-m", "again"]);
+    let args = [
+        "push",
+        "--atomic",
+        &host.url,
+        "+master",
+        ":v1",
+        "master:refs/heads/new",
+    ];
+    let (ok, said) = client(&place, &args).await;
+    assert!(ok, "{said}");
+    let now = place.repo.refs().unwrap().ids();
+    let tip = place.id("HEAD");
+    assert_ne!(tip, first);
+    assert_eq!(
+        now,
+        refs(&[("refs/heads/master", tip), ("refs/heads/new", tip)])
+    );
+
+    let (ok, said) = client(&place, &["push", &host.url, "master:no", "master:yes"]).await;
+    assert!(
+        !ok && said.contains("[remote rejected] master -> no (not this one)"),
+        "{said}"
+    );
+    assert!(
+        place
+            .repo
+            .refs()
+            .unwrap()
+            .refs
+            .contains_key("refs/heads/yes")
+    );
+}
+
+#[tokio::test]
+async fn what_git_refuses_is_an_error_and_nothing_hangs() {
+    let place = filled().await;
+    let limits = ServeLimits::default();
+    let body = std::io::Cursor::new(b"0012garbage here\n0000".to_vec());
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut response = Vec::new();
+    served.read_to_end(&mut response).await.unwrap();
+    let error = served.finish().await.unwrap_err();
+    assert!(matches!(error, GitError::Failed { .. }), "{error:?}");
+
+    // A client that says nothing is given up.
+    let (_silent, body) = tokio::io::duplex(64);
+    let limits = ServeLimits {
+        deadline: std::time::Duration::from_millis(50),
+        ..limits
+    };
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let error = served.read_to_end(&mut response).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    assert!(served.finish().await.unwrap_err().is_timeout());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_goes_takes_git_and_its_children_along() {
+    let place = Place::new();
+    let tip = place.commit("a", &noise(3_000_000));
+    place.bring(tip).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/master", tip)]))
+        .unwrap();
+    let mut body = BytesMut::new();
+    pktline::put_text(&mut body, &format!("want {tip} side-band-64k ofs-delta\n"));
+    pktline::put_flush(&mut body);
+    pktline::put_text(&mut body, "done\n");
+    let body = std::io::Cursor::new(body.to_vec());
+    let limits = ServeLimits::default();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut total = 0;
+    while total < 100_000 {
+        total += served.chunk().await.unwrap().unwrap().len();
+    }
+    // The pipe is full now: upload-pack and pack-objects both wait to write.
+    assert!(working_in(place.repo.dir()) >= 1);
+    drop(served);
+    let gone = async {
+        while working_in(place.repo.dir()) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, gone)
+        .await
+        .unwrap();
+}
+
+/// How many processes have this as their working directory, as git's children do here.
+#[cfg(target_os = "linux")]
+fn working_in(dir: &std::path::Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let here = |entry: std::io::Result<std::fs::DirEntry>| {
+        let link = std::fs::read_link(entry.ok()?.path().join("cwd")).ok()?;
+        (link == dir).then_some(())
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(here).count()
+}

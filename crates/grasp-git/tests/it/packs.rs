@@ -1,0 +1,476 @@
+//! Packs from strangers: taken when whole, refused by name when not.
+
+use grasp_core::git::{ObjectId, ObjectKind};
+use grasp_git::{GitError, PackFault, PackLimits, Quarantine, Received};
+use tokio::io::AsyncReadExt;
+
+use crate::support::{PATIENCE, Place, bring, files, git, id, noise, refs};
+
+async fn receive(place: &Place, pack: &[u8]) -> Result<Received, GitError> {
+    receive_within(place, pack, &PackLimits::default()).await
+}
+
+async fn receive_within(
+    place: &Place,
+    pack: &[u8],
+    limits: &PackLimits,
+) -> Result<Received, GitError> {
+    let mut quarantine = Quarantine::begin(&place.repo)?;
+    quarantine.receive_pack(pack, limits).await
+}
+
+fn fault(result: Result<Received, GitError>) -> PackFault {
+    match result {
+        Err(GitError::Pack(fault)) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn objects_are_seen_after_migration_and_not_before() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let objects = place.repo.objects().unwrap();
+    assert_eq!(objects.kind(&commit).unwrap(), None);
+
+    let pack = place.pack(&[commit], &[], &[]);
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let received = quarantine
+        .receive_pack(&pack[..], &PackLimits::default())
+        .await
+        .unwrap();
+    assert_eq!((received.bytes, received.objects), (pack.len() as u64, 3));
+    quarantine
+        .check_connected(&[commit], PATIENCE)
+        .await
+        .unwrap();
+    let inside = quarantine.objects().unwrap();
+    assert_eq!(inside.kind(&commit).unwrap(), Some(ObjectKind::Commit));
+    assert_eq!(objects.kind(&commit).unwrap(), None);
+
+    quarantine.migrate().unwrap();
+    let tree = place.id("HEAD^{tree}");
+    let blob = place.id("HEAD:a");
+    let kinds = objects
+        .kinds(&[commit, tree, blob, ObjectId([9; 20])])
+        .unwrap();
+    assert_eq!(
+        kinds,
+        [
+            Some(ObjectKind::Commit),
+            Some(ObjectKind::Tree),
+            Some(ObjectKind::Blob),
+            None
+        ]
+    );
+    let summary = objects.commit_summary(&commit).unwrap().unwrap();
+    assert_eq!(summary.subject, "Add a");
+    assert_eq!(summary.author, "A U Thor");
+    assert_eq!(summary.time, 1_700_000_000);
+    assert_eq!(objects.commit_summary(&tree).unwrap(), None);
+    let left = files(&place.repo.dir().join("objects"));
+    assert!(
+        left.iter().all(|file| file.starts_with("pack/pack-")),
+        "{left:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_quarantine_that_is_dropped_leaves_nothing() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    receive(&place, &place.pack(&[commit], &[], &[]))
+        .await
+        .unwrap();
+    assert_eq!(files(place.repo.dir()), ["HEAD", "config"]);
+    assert!(!place.repo.objects().unwrap().contains(&commit).unwrap());
+}
+
+#[tokio::test]
+async fn a_thin_pack_is_completed_from_what_is_here() {
+    let place = Place::new();
+    let text: String = (0..2_000).map(|n| format!("line {n}\n")).collect();
+    let first = place.commit("a", &text);
+    let second = place.commit("a", &text.replace("line 1000\n", "changed\n"));
+    let thin = place.pack(&[second], &[first], &["--thin", "--delta-base-offset"]);
+    assert!(thin.len() < 2_000, "it is thin");
+    let refused = fault(receive(&place, &thin).await);
+    assert!(matches!(refused, PackFault::Incomplete(_)), "{refused:?}");
+
+    place.bring(first).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/master", first)]))
+        .unwrap();
+    bring(&place.repo, &thin, second).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/master", second)]))
+        .unwrap();
+    place.bare(&["fsck", "--full", "--strict"]);
+}
+
+#[tokio::test]
+async fn an_empty_pack_is_what_a_client_sends_that_has_nothing_new() {
+    let place = Place::new();
+    let empty = git(&["pack-objects", "--stdout", "-q"], &place.work(), &[]);
+    assert_eq!(empty.len(), 32);
+    let received = receive(&place, &empty).await.unwrap();
+    assert_eq!(received.objects, 0);
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    quarantine
+        .receive_pack(&empty[..], &PackLimits::default())
+        .await
+        .unwrap();
+    quarantine.migrate().unwrap();
+    let mut wrong = empty.clone();
+    wrong[31] ^= 1;
+    assert!(matches!(
+        fault(receive(&place, &wrong).await),
+        PackFault::Malformed(_)
+    ));
+    let mut long = empty.clone();
+    long.push(0);
+    assert_eq!(
+        fault(receive(&place, &long).await),
+        PackFault::TrailingBytes
+    );
+}
+
+#[tokio::test]
+async fn every_byte_that_is_cut_off_or_changed_is_noticed() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    for end in [0, 1, 4, 11, 12, 13, 40, pack.len() - 20, pack.len() - 1] {
+        let refused = fault(receive(&place, &pack[..end]).await);
+        assert_eq!(refused, PackFault::Truncated, "cut at {end}");
+    }
+    for at in (0..pack.len()).step_by(7) {
+        let mut bent = pack.clone();
+        bent[at] ^= 0x55;
+        assert!(receive(&place, &bent).await.is_err(), "byte {at}");
+    }
+    assert_eq!(
+        fault(receive(&place, b"GIF89a......").await),
+        PackFault::NotAPack
+    );
+    let mut version = pack.clone();
+    version[7] = 9;
+    assert_eq!(
+        fault(receive(&place, &version).await),
+        PackFault::Version(9)
+    );
+}
+
+#[tokio::test]
+async fn a_header_that_lies_about_the_count_is_refused() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    for count in [1_u32, 2, 4, 1_000_000] {
+        let mut lying = pack.clone();
+        lying[8..12].copy_from_slice(&count.to_be_bytes());
+        fault(receive(&place, &lying).await);
+    }
+    let mut many = pack.clone();
+    many[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert!(receive(&place, &many).await.unwrap_err().is_too_large());
+}
+
+#[tokio::test]
+async fn bytes_after_the_pack_are_noticed_however_few_or_many() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    for extra in [1, 20, 5_000, 200_000, 2_000_000] {
+        let mut long = pack.clone();
+        long.resize(pack.len() + extra, b'x');
+        let refused = fault(receive(&place, &long).await);
+        assert_eq!(refused, PackFault::TrailingBytes, "{extra}");
+        // And when they come late, after git has read all that it wants.
+        let slow = (&pack[..]).chain(Late::new(extra));
+        let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+        let result = quarantine.receive_pack(slow, &PackLimits::default()).await;
+        assert_eq!(fault(result), PackFault::TrailingBytes, "{extra} late");
+    }
+}
+
+/// Bytes that come only after many turns of the event loop.
+struct Late {
+    turns: u32,
+    left: usize,
+}
+
+impl Late {
+    fn new(left: usize) -> Self {
+        Self {
+            turns: 20_000,
+            left,
+        }
+    }
+}
+
+impl tokio::io::AsyncRead for Late {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        if self.turns > 0 {
+            self.turns -= 1;
+            cx.waker().wake_by_ref();
+            return std::task::Poll::Pending;
+        }
+        let now = self.left.min(buffer.remaining());
+        buffer.put_slice(&vec![b'y'; now]);
+        self.left -= now;
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn more_bytes_than_allowed_end_it() {
+    let place = Place::new();
+    let commit = place.commit("a", &noise(200_000));
+    let pack = place.pack(&[commit], &[], &[]);
+    let limits = PackLimits {
+        max_bytes: pack.len() as u64 - 1,
+        ..PackLimits::default()
+    };
+    let error = receive_within(&place, &pack, &limits).await.unwrap_err();
+    assert!(error.is_too_large() && error.is_client_fault());
+    let limits = PackLimits {
+        max_bytes: pack.len() as u64,
+        ..PackLimits::default()
+    };
+    receive_within(&place, &pack, &limits).await.unwrap();
+    assert_eq!(files(place.repo.dir()), ["HEAD", "config"]);
+}
+
+#[tokio::test]
+async fn a_sender_that_stalls_is_cut_off_by_the_deadline() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    let (mut sender, receiver) = tokio::io::duplex(1 << 16);
+    tokio::io::AsyncWriteExt::write_all(&mut sender, &pack[..30])
+        .await
+        .unwrap();
+    let limits = PackLimits {
+        deadline: std::time::Duration::from_millis(50),
+        ..PackLimits::default()
+    };
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let error = quarantine
+        .receive_pack(receiver, &limits)
+        .await
+        .unwrap_err();
+    assert!(error.is_timeout());
+}
+
+#[tokio::test]
+async fn a_sender_that_breaks_off_is_named_as_the_cause() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    let broken = tokio_test_reader(pack[..60].to_vec());
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let result = quarantine
+        .receive_pack(broken, &PackLimits::default())
+        .await;
+    assert!(matches!(result, Err(GitError::Body(_))), "{result:?}");
+}
+
+/// Gives the bytes and then an error, as a connection does that is reset.
+fn tokio_test_reader(bytes: Vec<u8>) -> impl tokio::io::AsyncRead + Unpin {
+    struct Reset;
+    impl tokio::io::AsyncRead for Reset {
+        fn poll_read(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            _: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::task::Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()))
+        }
+    }
+    std::io::Cursor::new(bytes).chain(Reset)
+}
+
+#[tokio::test]
+async fn a_pack_with_a_hole_is_refused_even_where_no_ref_points() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let second = place.commit("b", "2");
+    let tree = place.id("HEAD^{tree}");
+    let blobs = [place.id("HEAD:a"), place.id("HEAD:b")];
+
+    let without_parent = place.pack_of(&[second, tree, blobs[0], blobs[1]]);
+    let refused = fault(receive(&place, &without_parent).await);
+    assert!(matches!(refused, PackFault::Incomplete(_)), "{refused:?}");
+
+    // The first commit is complete; the second, which nobody asks about, is not.
+    let whole_and_stray = place.pack_of(&[first, place.id("HEAD~1^{tree}"), blobs[0], second]);
+    let result = receive(&place, &whole_and_stray).await;
+    assert!(result.as_ref().unwrap_err().is_incomplete(), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_tip_that_nobody_brought_is_not_connected() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let second = place.commit("b", "2");
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let pack = place.pack(&[first], &[], &[]);
+    quarantine
+        .receive_pack(&pack[..], &PackLimits::default())
+        .await
+        .unwrap();
+    quarantine
+        .check_connected(&[first], PATIENCE)
+        .await
+        .unwrap();
+    let error = quarantine
+        .check_connected(&[second], PATIENCE)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, GitError::MissingObject(id) if id == second));
+    assert!(error.is_incomplete());
+}
+
+#[tokio::test]
+async fn a_repository_that_lost_an_object_can_be_mended() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/master", commit)]))
+        .unwrap();
+    let packs = place.repo.dir().join("objects/pack");
+    for file in files(&packs) {
+        std::fs::remove_file(packs.join(file)).unwrap();
+    }
+    assert!(!place.repo.objects().unwrap().contains(&commit).unwrap());
+    place.bring(commit).await;
+    place.bare(&["fsck", "--full"]);
+}
+
+#[tokio::test]
+async fn broken_objects_are_refused_and_old_sins_forgiven() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let tree = place.id("HEAD^{tree}");
+    let blob = place.id("HEAD:a");
+    let write = |content: &str| {
+        let args = [
+            "hash-object",
+            "-t",
+            "commit",
+            "--literally",
+            "-w",
+            "--stdin",
+        ];
+        id(&String::from_utf8(git(&args, &place.work(), content.as_bytes())).unwrap())
+    };
+    let old = write(&format!(
+        "tree {tree}\nauthor A <a@b.c> 1000000000 +051800\ncommitter C <c@d.e> 1000000000 +0000\n\nx\n"
+    ));
+    receive(&place, &place.pack_of(&[old, tree, blob]))
+        .await
+        .unwrap();
+    let bad = write(&format!(
+        "tree {tree}\nauthor A\ncommitter C <c@d.e> 1 +0000\n\nx\n"
+    ));
+    let refused = fault(receive(&place, &place.pack_of(&[bad, tree, blob])).await);
+    assert!(matches!(refused, PackFault::Malformed(_)), "{refused:?}");
+    receive(&place, &place.pack_of(&[commit, tree, blob]))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_tree_that_would_overwrite_git_is_refused() {
+    let place = Place::new();
+    let blob = {
+        place.commit("a", "1");
+        place.id("HEAD:a")
+    };
+    let entry = [b"100644 .git\0".as_slice(), blob.as_bytes()].concat();
+    let args = ["hash-object", "-t", "tree", "--literally", "-w", "--stdin"];
+    let tree = id(&String::from_utf8(git(&args, &place.work(), &entry)).unwrap());
+    let refused = fault(receive(&place, &place.pack_of(&[tree, blob])).await);
+    assert!(matches!(refused, PackFault::Malformed(_)), "{refused:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_object_that_inflates_beyond_the_limit_ends_git_and_nothing_else() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let tree = place.id("HEAD^{tree}");
+    let bomb = format!(
+        "tree {tree}\nauthor A <a@b.c> 1 +0000\ncommitter C <c@d.e> 1 +0000\n\n{}\n",
+        "x".repeat(300 * 1024 * 1024)
+    );
+    let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
+    let bomb = id(&String::from_utf8(git(&args, &place.work(), bomb.as_bytes())).unwrap());
+    let pack = place.pack_of(&[bomb, tree, place.id("HEAD:a"), commit]);
+    assert!(pack.len() < 2 * 1024 * 1024);
+    let limits = PackLimits {
+        max_memory: 200 * 1024 * 1024,
+        ..PackLimits::default()
+    };
+    let refused = fault(receive_within(&place, &pack, &limits).await);
+    assert!(matches!(refused, PackFault::TooCostly(_)), "{refused:?}");
+    let limits = PackLimits {
+        max_memory: 2 * 1024 * 1024 * 1024,
+        ..PackLimits::default()
+    };
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    quarantine.receive_pack(&pack[..], &limits).await.unwrap();
+    quarantine.migrate().unwrap();
+    let objects = place.repo.objects().unwrap();
+    assert_eq!(
+        objects.commit_summary(&bomb).unwrap(),
+        None,
+        "too large for a page"
+    );
+}
+
+#[tokio::test]
+async fn two_packs_in_one_quarantine_arrive_together() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let second = place.commit("b", "2");
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    for pack in [
+        place.pack(&[first], &[], &[]),
+        place.pack(&[second], &[first], &[]),
+    ] {
+        quarantine
+            .receive_pack(&pack[..], &PackLimits::default())
+            .await
+            .unwrap();
+    }
+    quarantine
+        .check_connected(&[second], PATIENCE)
+        .await
+        .unwrap();
+    quarantine.migrate().unwrap();
+    assert!(place.repo.objects().unwrap().contains(&second).unwrap());
+    let left = files(&place.repo.dir().join("objects"));
+    let stray = left.iter().find(|file| !file.starts_with("pack/pack-"));
+    assert_eq!(stray.map(String::as_str), Some("info/adopting"), "{left:?}");
+    assert_eq!(left.iter().filter(|file| file.ends_with(".idx")).count(), 2);
+}
+
+#[tokio::test]
+async fn the_same_pack_twice_is_one_pack() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    let before = files(&place.repo.dir().join("objects"));
+    place.bring(commit).await;
+    assert_eq!(files(&place.repo.dir().join("objects")), before);
+}

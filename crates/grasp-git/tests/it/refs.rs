@@ -1,0 +1,204 @@
+//! Refs are written in one step and read as git reads them.
+
+use grasp_core::git::{ObjectId, Refs};
+use grasp_git::GitError;
+
+use crate::support::{Place, files, git, name, refs};
+
+#[tokio::test]
+async fn git_reads_what_was_written_with_tags_peeled() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    place.run(&["tag", "-a", "v2", "-m", "of a tag", "v1"]);
+    let (v1, v2) = (place.id("v1"), place.id("v2"));
+    place.bring(v2).await;
+    let wanted = refs(&[
+        ("refs/heads/master", commit),
+        ("refs/tags/v1", v1),
+        ("refs/tags/v2", v2),
+    ]);
+    place.repo.write_refs(&wanted).unwrap();
+
+    let ours = std::fs::read(place.repo.dir().join("packed-refs")).unwrap();
+    place.bare(&["pack-refs", "--all"]);
+    let gits = std::fs::read(place.repo.dir().join("packed-refs")).unwrap();
+    assert_eq!(
+        String::from_utf8(ours).unwrap(),
+        String::from_utf8(gits).unwrap()
+    );
+
+    let found = place.repo.refs().unwrap();
+    assert_eq!(found.ids(), wanted);
+    assert_eq!(found.head_id(), Some(commit));
+    let peeled: Vec<_> = found.refs.values().map(|one| one.peeled).collect();
+    assert_eq!(peeled, [None, Some(commit), Some(commit)]);
+}
+
+#[tokio::test]
+async fn a_branch_becomes_a_folder_of_branches_in_one_step() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/a", commit)]))
+        .unwrap();
+    let edit = |refs: &mut Refs| {
+        refs.remove("refs/heads/a");
+        refs.insert(name("refs/heads/a/b"), commit);
+    };
+    place.repo.edit_refs(edit).unwrap();
+    let listed = place.bare(&["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(listed, "refs/heads/a/b");
+    let both = refs(&[("refs/heads/a", commit), ("refs/heads/a/b", commit)]);
+    assert!(matches!(
+        place.repo.write_refs(&both),
+        Err(GitError::RefConflict(..))
+    ));
+    assert_eq!(place.repo.refs().unwrap().refs.len(), 1);
+}
+
+#[tokio::test]
+async fn ten_thousand_refs_are_one_write() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    let many: Refs = (0..10_000)
+        .map(|n| (name(&format!("refs/heads/topic/{n}")), commit))
+        .collect();
+    place.repo.write_refs(&many).unwrap();
+    assert_eq!(place.repo.refs().unwrap().ids(), many);
+    assert_eq!(
+        place.bare(&["for-each-ref", "--count=0"]).lines().count(),
+        10_000
+    );
+    place.repo.write_refs(&Refs::new()).unwrap();
+    assert!(place.repo.refs().unwrap().refs.is_empty());
+    assert_eq!(place.bare(&["for-each-ref"]), "");
+}
+
+#[test]
+fn no_ref_ever_names_an_object_that_is_not_here() {
+    let place = Place::new();
+    let absent = ObjectId([7; 20]);
+    let result = place.repo.write_refs(&refs(&[("refs/heads/a", absent)]));
+    assert!(matches!(result, Err(GitError::MissingObject(id)) if id == absent));
+    assert_eq!(
+        files(place.repo.dir()),
+        ["HEAD", "config"],
+        "and no lock is left"
+    );
+}
+
+#[tokio::test]
+async fn loose_refs_of_an_operator_win_and_are_packed_at_the_next_write() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let second = place.commit("b", "2");
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    place.bring(place.id("v1")).await;
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/deep/er", first)]))
+        .unwrap();
+    place.bare(&["update-ref", "refs/heads/deep/er", &second.to_string()]);
+    place.bare(&["update-ref", "refs/tags/v1", &place.id("v1").to_string()]);
+    place.bare(&["update-ref", "refs/pull/1/head", &second.to_string()]);
+
+    let found = place.repo.refs().unwrap();
+    let v1 = found.refs[&name("refs/tags/v1")];
+    assert_eq!(found.refs[&name("refs/heads/deep/er")].id, second);
+    assert_eq!(v1.peeled, Some(second));
+    assert_eq!(found.refs.len(), 2);
+
+    let edit = |refs: &mut Refs| {
+        refs.insert(name("refs/heads/deep"), first);
+    };
+    assert!(place.repo.edit_refs(edit).is_err(), "beside its own folder");
+    place
+        .repo
+        .edit_refs(|refs| {
+            refs.remove("refs/heads/deep/er");
+            refs.insert(name("refs/heads/deep"), first);
+        })
+        .unwrap();
+    let loose: Vec<_> = files(&place.repo.dir().join("refs"));
+    assert_eq!(loose, ["pull/1/head"]);
+    let ids = place.repo.refs().unwrap().ids();
+    assert_eq!(
+        ids,
+        refs(&[("refs/heads/deep", first), ("refs/tags/v1", v1.id)])
+    );
+    assert_eq!(
+        place.bare(&["rev-parse", "refs/heads/deep"]),
+        first.to_string()
+    );
+}
+
+#[test]
+fn damage_is_an_error_that_says_where() {
+    let place = Place::new();
+    let packed = place.repo.dir().join("packed-refs");
+    std::fs::write(&packed, "not a ref\n").unwrap();
+    assert!(place.repo.refs().unwrap_err().is_damaged());
+    assert!(
+        place
+            .repo
+            .write_refs(&Refs::new())
+            .unwrap_err()
+            .is_damaged()
+    );
+    std::fs::remove_file(&packed).unwrap();
+    std::fs::write(place.repo.dir().join("refs/heads/x"), "garbage").unwrap();
+    assert!(
+        place
+            .repo
+            .refs()
+            .unwrap_err()
+            .to_string()
+            .contains("refs/heads/x")
+    );
+    std::fs::remove_file(place.repo.dir().join("refs/heads/x")).unwrap();
+    std::fs::write(place.repo.dir().join("HEAD"), "\0").unwrap();
+    assert!(place.repo.refs().unwrap_err().is_damaged());
+    place.repo.set_head(&name("refs/heads/main")).unwrap();
+    assert_eq!(place.bare(&["symbolic-ref", "HEAD"]), "refs/heads/main");
+}
+
+#[test]
+fn a_lock_that_somebody_holds_is_busy_and_not_broken() {
+    let place = Place::new();
+    let lock = place.repo.dir().join("packed-refs.lock");
+    std::fs::write(&lock, "").unwrap();
+    assert!(place.repo.write_refs(&Refs::new()).unwrap_err().is_busy());
+    assert!(lock.exists());
+}
+
+#[tokio::test]
+async fn readers_see_all_of_a_change_or_nothing() {
+    let place = Place::new();
+    let one = place.commit("a", "1");
+    let two = place.commit("b", "2");
+    place.bring(two).await;
+    let all = |id| -> Refs {
+        let named = |n| (name(&format!("refs/heads/{n}")), id);
+        (0..200).map(named).collect()
+    };
+    place.repo.write_refs(&all(one)).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            for _ in 0..200 {
+                let found = place.repo.refs().unwrap().ids();
+                assert!(found == all(one) || found == all(two));
+            }
+        });
+        for turn in 0..50 {
+            let id = if turn % 2 == 0 { two } else { one };
+            place.repo.write_refs(&all(id)).unwrap();
+        }
+        reader.join().unwrap();
+    });
+    let listed = git(&["for-each-ref"], place.repo.dir(), &[]);
+    assert_eq!(listed.split(|byte| *byte == b'\n').count(), 201);
+}
