@@ -4,11 +4,14 @@ use std::fs;
 use std::path::Path;
 
 /// From the bottom up; modules on one rung do not use each other's betters.
-const ORDER: [&[&str]; 5] = [
+const ORDER: [&[&str]; 8] = [
     &["id", "clock"],
-    &["limiter", "limits"],
+    &["git", "limiter", "limits", "service"],
     &["event", "filter"],
-    &["auth", "admit"],
+    &["facts", "ticket", "auth", "nip34"],
+    &["registry"],
+    &["admit"],
+    &["purgatory", "push"],
     &["core"],
 ];
 

@@ -1,22 +1,42 @@
 //! The one state machine. Rules live in the modules before it; here they are put in order.
 
+mod deletion;
 mod effect;
+mod expiry;
+mod hold;
+mod hosting;
 mod input;
+mod known;
+mod landing;
+mod pushing;
+mod restore;
+mod retry;
+mod settle;
+mod tips;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use self::effect::{Answer, Effect};
-pub use self::input::{Input, Seq, StoreOutcome, Ticket};
+pub use self::effect::{Answer, Change, Effect, GitTask};
+pub use self::input::{Failed, GitDone, Input, Restore};
+use self::landing::Landing;
+use self::pushing::Push;
+use self::retry::{Discard, Retries};
+use self::settle::Settle;
 use crate::admit::{self, Refusal, Verdict};
-pub use crate::admit::{Origin, Policy};
+pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
-use crate::event::Event;
-use crate::id::Pubkey;
+use crate::event::{Event, Kind};
+pub use crate::facts::{Facts, Seq, StoreOutcome};
+use crate::id::{EventId, Pubkey};
 use crate::limiter::{Limiter, Rate};
+use crate::nip34::{Identifier, RepoId};
+use crate::purgatory::{EarlyTips, Purgatory};
+use crate::registry::Registry;
+pub use crate::ticket::{Job, PushId, Ticket};
 
 /// Expired events are hidden from readers at once; the sweep only gives their space back.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -29,17 +49,24 @@ const MAX_RATED_KEYS: usize = 200_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     SweepExpired,
+    /// A held event or a tip without its event has waited long enough.
+    Expire,
+    /// Something failed and is tried again.
+    Retry,
 }
 
 /// Decides; does nothing.
 ///
 /// The contract:
+/// - First every [`Input::Restore`], then [`Input::Restored`], then anything.
 /// - Call [`Core::handle`] for everything that happens and [`Core::handle_timeout`] when the
 ///   deadline of [`Core::poll_timeout`] has passed. Time never goes back between calls.
 /// - After each call, drain [`Core::poll_effect`] until it returns `None` and carry the
 ///   effects out in that order.
-/// - Every `Store` and `Sweep` is answered by exactly one `Committed` or `Swept`. Every
-///   `Input::Event` leads to exactly one `Answer`.
+/// - Every `Store`, `Sweep`, `Commit` and `Git` is answered by exactly one input. Every
+///   `Input::Event` leads to exactly one `Answer`, every `Input::Push` to one `Decide`, and every
+///   push that is not refused at once to one `Report`.
+/// - Tasks of one repository are carried out in their order.
 /// - A restart is a new `Core`: what was not answered may be submitted again.
 #[derive(Debug)]
 pub struct Core {
@@ -48,8 +75,57 @@ pub struct Core {
     effects: VecDeque<Effect>,
     /// Bounded by the submitters: each has a bounded number of unanswered events.
     storing: FxHashMap<Ticket, Arc<Event>>,
+    /// Events between the verdict and the commit: whoever comes after may lean on them.
+    in_flight: FxHashMap<EventId, Kind>,
     keys: Limiter<Pubkey>,
     sweep: Sweep,
+    registry: Registry,
+    purgatory: Purgatory,
+    jobs: FxHashMap<Job, Errand>,
+    next_job: u64,
+    /// One at a time for each identifier; those that must be looked at again wait beside.
+    settling: FxHashMap<Identifier, Settle>,
+    settle_again: BTreeMap<Identifier, BTreeSet<RepoId>>,
+    landing: FxHashMap<EventId, Landing>,
+    pushes: FxHashMap<PushId, Push>,
+    /// Tips that were pushed before their event came.
+    early_tips: EarlyTips,
+    /// Where each tip was put, so that it can go with its event: about 200 bytes each.
+    tips_at: FxHashMap<EventId, BTreeSet<RepoId>>,
+    /// Repositories that git is making, and how often it was asked to.
+    creating: FxHashMap<RepoId, usize>,
+    /// Repositories whose refs may not be those of the state applied last.
+    out_of_step: FxHashSet<RepoId>,
+    retries: Retries,
+    /// Repositories that the start still has to look at.
+    unchecked: VecDeque<RepoId>,
+    checking: FxHashSet<RepoId>,
+    now: Now,
+}
+
+/// What an answer of the store or of git goes on with.
+#[derive(Debug, Clone)]
+enum Errand {
+    Created(RepoId),
+    Discarded(Discard),
+    Settle(Identifier, usize),
+    Settled(Identifier),
+    Land(EventId, usize),
+    Landed(Arc<Event>),
+    LookedForTips(RepoId, Vec<EventId>),
+    /// Held events become durable.
+    WrittenDown(Vec<EventId>),
+    /// An event is held no longer.
+    Unheld(EventId),
+    /// It is written which state a repository has.
+    Recorded(RepoId),
+    /// A held event that needed no git data is stored.
+    Joined(Arc<Event>),
+    PushedTips(PushId),
+    RemovedTip(RepoId, EventId),
+    Checked(RepoId),
+    /// Nothing follows.
+    Done,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,35 +140,67 @@ impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
         Self {
+            registry: Registry::new(policy.rule),
             policy,
             rng: fastrand::Rng::with_seed(seed),
             effects: VecDeque::new(),
             storing: FxHashMap::default(),
+            in_flight: FxHashMap::default(),
             keys: Limiter::new(rate, MAX_RATED_KEYS),
             sweep: Sweep::Unscheduled,
+            purgatory: Purgatory::default(),
+            jobs: FxHashMap::default(),
+            next_job: 0,
+            settling: FxHashMap::default(),
+            settle_again: BTreeMap::new(),
+            landing: FxHashMap::default(),
+            pushes: FxHashMap::default(),
+            early_tips: EarlyTips::default(),
+            tips_at: FxHashMap::default(),
+            creating: FxHashMap::default(),
+            out_of_step: FxHashSet::default(),
+            retries: Retries::default(),
+            unchecked: VecDeque::new(),
+            checking: FxHashSet::default(),
+            now: Now::default(),
         }
     }
 
-    pub fn handle(&mut self, input: Input, now: Now) {
-        self.schedule_first_sweep(now);
+    pub fn handle(&mut self, input: Input, now: Now, facts: &dyn Facts) {
+        self.now = now;
+        self.schedule_first_sweep();
         match input {
+            Input::Restore(restore) => self.on_restore(restore),
+            Input::Restored => self.on_restored(facts),
             Input::Event {
                 ticket,
                 event,
                 origin,
-            } => self.on_event(ticket, event, &origin, now),
-            Input::Committed { ticket, outcome } => self.on_committed(ticket, outcome),
-            Input::Swept { more } => self.on_swept(more, now),
+            } => self.on_event(ticket, event, &origin, facts),
+            Input::Committed { ticket, outcome } => self.on_committed(ticket, outcome, facts),
+            Input::Swept { more } => self.on_swept(more),
+            Input::Written { job, outcomes } => self.on_written(job, outcomes, facts),
+            Input::Git { job, outcome } => self.on_git(job, outcome, facts),
+            Input::Push {
+                push,
+                repo,
+                commands,
+                present,
+            } => self.on_push(push, repo, &commands, &present, facts),
+            Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
         }
     }
 
-    pub fn handle_timeout(&mut self, now: Now) {
-        self.schedule_first_sweep(now);
+    pub fn handle_timeout(&mut self, now: Now, facts: &dyn Facts) {
+        self.now = now;
+        self.schedule_first_sweep();
         if matches!(self.sweep, Sweep::At(deadline) if deadline <= now.mono) {
             self.keys.forget_full(now.mono);
             self.sweep = Sweep::Running;
             self.effects.push_back(Effect::Sweep { until: now.unix });
         }
+        self.expire(facts);
+        self.retry(facts);
     }
 
     #[must_use]
@@ -103,71 +211,145 @@ impl Core {
     /// When to call [`Core::handle_timeout`] next, and what for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Mono, Wake)> {
-        match self.sweep {
-            Sweep::Unscheduled => Some((Mono::default(), Wake::SweepExpired)),
-            Sweep::At(deadline) => Some((deadline, Wake::SweepExpired)),
+        let sweep = match self.sweep {
+            Sweep::Unscheduled => Some(Mono::default()),
+            Sweep::At(deadline) => Some(deadline),
             Sweep::Running => None,
-        }
+        };
+        let retry = self.retries.next();
+        [
+            sweep.map(|at| (at, Wake::SweepExpired)),
+            self.next_expiry().map(|at| (at, Wake::Expire)),
+            retry.map(|at| (at, Wake::Retry)),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|(at, _)| *at)
     }
 
-    /// Submissions that wait for the store.
-    pub fn storing(&self) -> usize {
-        self.storing.len()
+    /// Submissions and errands that wait for the store or for git.
+    pub fn under_way(&self) -> usize {
+        self.storing.len() + self.jobs.len()
     }
 
-    fn on_event(&mut self, ticket: Ticket, event: Arc<Event>, origin: &Origin, now: Now) {
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub fn purgatory(&self) -> &Purgatory {
+        &self.purgatory
+    }
+
+    fn on_event(&mut self, ticket: Ticket, event: Arc<Event>, origin: &Origin, facts: &dyn Facts) {
         let limited = matches!(origin, Origin::Client { .. });
-        if limited && !self.keys.allow(event.pubkey, now.mono) {
+        if limited && !self.keys.allow(event.pubkey, self.now.mono) {
             let rate = self.policy.limits.events_per_minute_per_key;
-            return self.answer(ticket, Answer::Refused(Refusal::KeyRate(rate)));
+            return self.refuse(ticket, Refusal::KeyRate(rate));
         }
-        match admit::judge(&event, origin, &self.policy, now.unix) {
-            Verdict::Drop(refusal) => self.answer(ticket, Answer::Refused(refusal)),
+        if self.is_held_already(ticket, &event.id, facts) {
+            return;
+        }
+        match self.judge(&event, origin, facts) {
+            Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
+            Verdict::Hold(needs) => self.on_hold(ticket, event, needs, facts),
             Verdict::Store if event.kind.is_ephemeral() => {
                 self.answer(ticket, Answer::Accepted);
                 self.effects
                     .push_back(Effect::Announce { event, seq: None });
             }
             Verdict::Store => {
+                // It came too early once; now it has its own way.
+                self.purgatory.remove(&event.id);
+                self.in_flight.insert(event.id, event.kind);
                 self.storing.insert(ticket, Arc::clone(&event));
                 self.effects.push_back(Effect::Store { ticket, event });
             }
         }
     }
 
-    fn on_committed(&mut self, ticket: Ticket, outcome: StoreOutcome) {
+    fn judge(&self, event: &Event, origin: &Origin, facts: &dyn Facts) -> Verdict {
+        let known = self.known(facts);
+        let (policy, registry) = (&self.policy, &self.registry);
+        admit::judge(event, origin, policy, registry, &known, self.now.unix)
+    }
+
+    fn on_committed(&mut self, ticket: Ticket, outcome: StoreOutcome, facts: &dyn Facts) {
         // A second word on the same ticket has nobody to tell.
         let Some(event) = self.storing.remove(&ticket) else {
             return;
         };
-        let refused = |refusal| Answer::Refused(refusal);
-        let answer = match outcome {
-            StoreOutcome::Stored(_) => Answer::Accepted,
-            StoreOutcome::Duplicate => Answer::Duplicate,
-            StoreOutcome::Replaced => refused(Refusal::Replaced),
-            StoreOutcome::Deleted => refused(Refusal::Deleted),
-            StoreOutcome::Vanished => refused(Refusal::Vanished),
-            StoreOutcome::Failed => refused(Refusal::StoreFailed),
-        };
-        self.answer(ticket, answer);
+        self.in_flight.remove(&event.id);
+        self.answer(ticket, answer_of(outcome));
         if let StoreOutcome::Stored(seq) = outcome {
-            let seq = Some(seq);
-            self.effects.push_back(Effect::Announce { event, seq });
+            self.on_accepted(&event, seq, facts);
         }
     }
 
-    fn on_swept(&mut self, more: bool, now: Now) {
+    /// An event has become part of what is served: tell the world, and look again at everything
+    /// that waited for it.
+    fn on_accepted(&mut self, event: &Arc<Event>, seq: Seq, facts: &dyn Facts) {
+        self.effects.push_back(Effect::Announce {
+            event: Arc::clone(event),
+            seq: Some(seq),
+        });
+        match event.kind {
+            Kind::ANNOUNCEMENT => self.on_announced(event, facts),
+            Kind::DELETION | Kind::VANISH => self.on_deletion(event, facts),
+            _ => self.give_up_older(event, facts),
+        }
+        self.look_again_after(event, facts);
+        self.look_at_named(event, facts);
+    }
+
+    fn on_written(
+        &mut self,
+        job: Job,
+        outcomes: Result<Vec<StoreOutcome>, Failed>,
+        facts: &dyn Facts,
+    ) {
+        match self.jobs.remove(&job) {
+            Some(Errand::Settled(identifier)) => self.on_settled(&identifier, outcomes, facts),
+            Some(Errand::Landed(event)) => self.on_landed(&event, outcomes, facts),
+            Some(Errand::WrittenDown(ids)) => {
+                self.on_written_down(job, &ids, outcomes.is_ok(), facts);
+            }
+            Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok()),
+            Some(Errand::Unheld(id)) => self.on_unheld(id, outcomes.is_ok()),
+            Some(Errand::Joined(event)) => self.on_joined(&event, outcomes, facts),
+            _ => {}
+        }
+    }
+
+    fn on_git(&mut self, job: Job, outcome: Result<GitDone, Failed>, facts: &dyn Facts) {
+        match self.jobs.remove(&job) {
+            Some(Errand::Created(repo)) => self.on_created(&repo, outcome.is_ok(), facts),
+            Some(Errand::Discarded(discard)) => self.on_discarded(discard, outcome.is_ok()),
+            Some(Errand::RemovedTip(repo, id)) => self.on_removed_tip(repo, id, outcome.is_ok()),
+            Some(Errand::Settle(identifier, n)) => {
+                self.on_settle_step(&identifier, n, outcome, facts);
+            }
+            Some(Errand::LookedForTips(repo, ids)) => {
+                self.on_looked_for_tips(repo, &ids, outcome, facts);
+            }
+            Some(Errand::Land(id, n)) => self.on_land_step(&id, n, outcome, facts),
+            Some(Errand::PushedTips(push)) => self.on_pushed_tips(push, outcome.is_ok(), facts),
+            Some(Errand::Checked(repo)) => self.on_checked(&repo, outcome, facts),
+            _ => {}
+        }
+    }
+
+    fn on_swept(&mut self, more: bool) {
         let pause = if more {
             Duration::from_millis(100)
         } else {
             SWEEP_INTERVAL + self.jitter()
         };
-        self.sweep = Sweep::At(now.mono + pause);
+        self.sweep = Sweep::At(self.now.mono + pause);
     }
 
-    fn schedule_first_sweep(&mut self, now: Now) {
+    fn schedule_first_sweep(&mut self) {
         if self.sweep == Sweep::Unscheduled {
-            self.sweep = Sweep::At(now.mono + self.jitter());
+            self.sweep = Sweep::At(self.now.mono + self.jitter());
         }
     }
 
@@ -175,7 +357,43 @@ impl Core {
         Duration::from_millis(self.rng.u64(..SWEEP_JITTER.as_millis() as u64))
     }
 
+    fn ask_git(&mut self, repo: &RepoId, task: GitTask, errand: Errand) {
+        let job = self.new_job(errand);
+        self.effects.push_back(Effect::Git {
+            job,
+            repo: repo.clone(),
+            task,
+        });
+    }
+
+    fn commit(&mut self, changes: Vec<Change>, errand: Errand) {
+        let job = self.new_job(errand);
+        self.effects.push_back(Effect::Commit { job, changes });
+    }
+
+    fn new_job(&mut self, errand: Errand) -> Job {
+        let job = Job(self.next_job);
+        self.next_job += 1;
+        self.jobs.insert(job, errand);
+        job
+    }
+
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
         self.effects.push_back(Effect::Answer { ticket, answer });
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
+        self.answer(ticket, Answer::Refused(refusal));
+    }
+}
+
+fn answer_of(outcome: StoreOutcome) -> Answer {
+    match outcome {
+        StoreOutcome::Stored(_) => Answer::Accepted,
+        StoreOutcome::Duplicate => Answer::Duplicate,
+        StoreOutcome::Replaced => Answer::Refused(Refusal::Replaced),
+        StoreOutcome::Deleted => Answer::Refused(Refusal::Deleted),
+        StoreOutcome::Vanished => Answer::Refused(Refusal::Vanished),
+        StoreOutcome::Failed => Answer::Refused(Refusal::StoreFailed),
     }
 }

@@ -1,11 +1,6 @@
 //! Names of things: event ids, public keys, signatures. Bytes inside, strict lower-case hex
 //! outside, so that one thing has one spelling.
 
-use std::fmt;
-
-use serde::de::{Unexpected, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 /// Why a text is not the name it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -17,6 +12,7 @@ pub enum IdError {
     NotNpub,
 }
 
+/// A fixed number of bytes with one spelling.
 macro_rules! hex_bytes {
     ($(#[$doc:meta])* $name:ident, $len:literal) => {
         $(#[$doc])*
@@ -26,9 +22,9 @@ macro_rules! hex_bytes {
         impl $name {
             pub const LEN: usize = $len;
 
-            pub fn from_hex(text: &str) -> Result<Self, IdError> {
+            pub fn from_hex(text: &str) -> Result<Self, $crate::id::IdError> {
                 let mut bytes = [0; $len];
-                decode_hex(text, &mut bytes)?;
+                $crate::id::decode_hex(text, &mut bytes)?;
                 Ok(Self(bytes))
             }
 
@@ -37,39 +33,39 @@ macro_rules! hex_bytes {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 let mut text = [0; $len * 2];
-                f.write_str(encode_hex(&self.0, &mut text))
+                f.write_str($crate::id::encode_hex(&self.0, &mut text))
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(self, f)
             }
         }
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut text = [0; $len * 2];
-                serializer.serialize_str(encode_hex(&self.0, &mut text))
+                serializer.serialize_str($crate::id::encode_hex(&self.0, &mut text))
             }
         }
 
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct HexVisitor;
-                impl Visitor<'_> for HexVisitor {
+                impl ::serde::de::Visitor<'_> for HexVisitor {
                     type Value = $name;
 
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                         write!(f, "{} lower-case hex characters", $len * 2)
                     }
 
-                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$name, E> {
+                    fn visit_str<E: ::serde::de::Error>(self, text: &str) -> Result<$name, E> {
                         $name::from_hex(text)
-                            .map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+                            .map_err(|_| E::invalid_value(::serde::de::Unexpected::Str(text), &self))
                     }
                 }
                 deserializer.deserialize_str(HexVisitor)
@@ -77,6 +73,8 @@ macro_rules! hex_bytes {
         }
     };
 }
+
+pub(crate) use hex_bytes;
 
 hex_bytes!(
     /// SHA-256 of an event's canonical serialisation.
@@ -120,7 +118,7 @@ impl Pubkey {
     }
 }
 
-fn decode_hex(text: &str, out: &mut [u8]) -> Result<(), IdError> {
+pub(crate) fn decode_hex(text: &str, out: &mut [u8]) -> Result<(), IdError> {
     let text = text.as_bytes();
     if text.len() != out.len() * 2 {
         return Err(IdError::Length {
@@ -145,7 +143,7 @@ fn nibble(digit: u8) -> Result<u8, IdError> {
     }
 }
 
-fn encode_hex<'a>(bytes: &[u8], out: &'a mut [u8]) -> &'a str {
+pub(crate) fn encode_hex<'a>(bytes: &[u8], out: &'a mut [u8]) -> &'a str {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |n: u8| DIGITS.get(usize::from(n)).copied().unwrap_or(b'0');
     for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {

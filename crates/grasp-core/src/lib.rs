@@ -6,23 +6,36 @@
 //! `grasp-sim` does the same in virtual time.
 //!
 //! Modules are ordered; a module uses only those before it:
-//! `id, clock, limiter, limits → event, filter → auth, admit → core`.
+//! `id, clock → git, limiter, limits, service → event, filter → facts, ticket, auth, nip34 →
+//! registry → admit → purgatory, push → core`.
 
 pub mod admit;
 pub mod auth;
 pub mod clock;
 pub mod core;
 pub mod event;
+pub mod facts;
 pub mod filter;
+pub mod git;
 pub mod id;
 pub mod limiter;
 pub mod limits;
+pub mod nip34;
+pub mod purgatory;
+pub mod push;
+pub mod registry;
+pub mod service;
+pub mod ticket;
 
 pub use crate::clock::{Mono, Now, Timestamp};
 pub use crate::core::{
-    Answer, Core, Effect, Input, Origin, Policy, Seq, StoreOutcome, Ticket, Wake,
+    Answer, Change, Core, Effect, Facts, Failed, GitDone, GitTask, Input, Job, Lists, Origin,
+    Policy, PushId, RepoPattern, Restore, Seq, StoreOutcome, Ticket, Wake,
 };
 pub use crate::event::{Event, Kind};
 pub use crate::filter::Filter;
 pub use crate::id::{EventId, Pubkey, Signature};
 pub use crate::limits::Limits;
+pub use crate::nip34::{Identifier, RepoId};
+pub use crate::registry::MaintainerRule;
+pub use crate::service::Service;

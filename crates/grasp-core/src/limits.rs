@@ -62,6 +62,16 @@ pub struct Limits {
     /// Query results on their way to one reader; the query waits for room.
     pub query_window_bytes: usize,
 
+    /// Events that wait for git data, of one author.
+    pub held_per_key: usize,
+    pub held_events: usize,
+    /// Their JSON; parsed they take about three times as much.
+    pub held_bytes: usize,
+    /// How long an event waits for its git data.
+    pub held_for: Duration,
+    /// How long the tip of a pull request waits for its event.
+    pub tip_for: Duration,
+
     pub header_timeout: Duration,
     pub http_idle: Duration,
     pub http_body_bytes: usize,
@@ -102,6 +112,11 @@ impl Default for Limits {
             ingest_bytes: 64 * MIB,
             outbox_bytes: 4 * MIB,
             query_window_bytes: MIB,
+            held_per_key: 500,
+            held_events: 20_000,
+            held_bytes: 64 * MIB,
+            held_for: Duration::from_secs(30 * 60),
+            tip_for: Duration::from_secs(20 * 60),
             header_timeout: Duration::from_secs(10),
             http_idle: Duration::from_secs(75),
             http_body_bytes: MIB,

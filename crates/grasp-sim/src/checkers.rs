@@ -1,11 +1,31 @@
 //! What must hold at every step, whatever the weather.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use grasp_core::{Answer, Core, Effect, EventId, Ticket};
+use grasp_core::git::ObjectKind;
+use grasp_core::nip34::state::Targets;
+use grasp_core::nip34::{Announcement, PullRequest, State};
+use grasp_core::push::Decision;
+use grasp_core::{
+    Answer, Change, Core, Effect, Event, EventId, GitTask, Kind, Limits, PushId, RepoId, Service,
+    StoreOutcome, Ticket, Timestamp,
+};
 
 use crate::disk::Disk;
+use crate::forge::kind_of;
+use crate::git::{Git, Repo};
 use crate::model::Model;
+
+/// Everything that a checker may look at.
+pub(crate) struct View<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) disk: &'a Disk,
+    pub(crate) git: &'a Git,
+    pub(crate) model: &'a Model,
+    /// Every state that anybody has signed.
+    pub(crate) states: &'a BTreeMap<EventId, State>,
+}
 
 /// Watches one life of the process; a crash begins a new one.
 #[derive(Default)]
@@ -14,8 +34,17 @@ pub(crate) struct Checkers {
     open: BTreeMap<Ticket, EventId>,
     announced: BTreeSet<EventId>,
     /// Effects that the world has not answered yet.
-    commits: BTreeSet<Ticket>,
+    pub(crate) outstanding: usize,
     pub(crate) sweeps: usize,
+    pushes: BTreeMap<PushId, Pushing>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pushing {
+    Asked,
+    Receiving,
+    /// Its objects are in or never will be; the report must follow.
+    Taken,
 }
 
 impl Checkers {
@@ -23,34 +52,29 @@ impl Checkers {
         self.open.insert(ticket, id);
     }
 
-    pub(crate) fn committed(&mut self, ticket: Ticket) {
-        self.commits.remove(&ticket);
+    pub(crate) fn pushed(&mut self, push: PushId) {
+        self.pushes.insert(push, Pushing::Asked);
     }
 
-    pub(crate) fn effect(
-        &mut self,
-        effect: &Effect,
-        disk: &Disk,
-        model: &Model,
-    ) -> Result<(), String> {
+    pub(crate) fn taken(&mut self, push: PushId) {
+        self.pushes.insert(push, Pushing::Taken);
+    }
+
+    pub(crate) fn open_pushes(&self) -> usize {
+        self.pushes.len()
+    }
+
+    pub(crate) fn effect(&mut self, effect: &Effect, view: &View<'_>) -> Result<(), String> {
         match effect {
-            Effect::Store { ticket, event } => {
-                if model.is_forbidden(&event.id) {
+            Effect::Store { event, .. } => {
+                if view.model.is_forbidden(&event.id) {
                     return Err(format!("{} goes to disk against the rules", event.id));
                 }
-                self.commits.insert(*ticket);
+                self.outstanding += 1;
             }
-            Effect::Answer { ticket, answer } => {
-                let Some(id) = self.open.remove(ticket) else {
-                    return Err(format!("{ticket:?} is answered twice or was never asked"));
-                };
-                let durable = disk.holds(&id) || model.is_forbidden(&id);
-                if matches!(answer, Answer::Accepted | Answer::Duplicate) && !durable {
-                    return Err(format!("{id} is acknowledged and not durable"));
-                }
-            }
+            Effect::Answer { ticket, answer } => self.answer(*ticket, answer, view)?,
             Effect::Announce { event, seq } => {
-                if seq.is_some() != disk.holds(&event.id) {
+                if seq.is_some() != view.disk.once_stored.contains_key(&event.id) {
                     return Err(format!("{} is announced and not durable", event.id));
                 }
                 if seq.is_some() && !self.announced.insert(event.id) {
@@ -58,28 +82,193 @@ impl Checkers {
                 }
             }
             Effect::Sweep { .. } => self.sweeps += 1,
+            Effect::Commit { .. } => self.outstanding += 1,
+            Effect::Git { repo, task, .. } => {
+                self.outstanding += 1;
+                if let GitTask::Apply(targets) = task {
+                    is_authorised(repo, targets, view)?;
+                }
+            }
+            Effect::Decide { push, decision } => self.decide(*push, decision)?,
+            Effect::Report { push, .. } => match self.pushes.remove(push) {
+                Some(Pushing::Taken) => {}
+                other => return Err(format!("{push:?} is reported when it was {other:?}")),
+            },
         }
         Ok(())
     }
 
+    fn answer(&mut self, ticket: Ticket, answer: &Answer, view: &View<'_>) -> Result<(), String> {
+        let Some(id) = self.open.remove(&ticket) else {
+            return Err(format!("{ticket:?} is answered twice or was never asked"));
+        };
+        let stored = view.disk.once_stored.contains_key(&id);
+        let durable = match answer {
+            Answer::Accepted | Answer::Duplicate => stored || view.model.is_forbidden(&id),
+            Answer::Held => stored || view.disk.once_held.contains_key(&id),
+            Answer::Refused(_) => true,
+        };
+        if durable {
+            Ok(())
+        } else {
+            Err(format!("{id} is answered {answer:?} and not durable"))
+        }
+    }
+
+    fn decide(&mut self, push: PushId, decision: &Decision) -> Result<(), String> {
+        let was = match decision {
+            Decision::Refuse(_) => self.pushes.remove(&push),
+            Decision::Take(_) | Decision::KeepObjects(_) => {
+                self.pushes.insert(push, Pushing::Receiving)
+            }
+        };
+        if was == Some(Pushing::Asked) {
+            Ok(())
+        } else {
+            Err(format!("{push:?} is decided when it was {was:?}"))
+        }
+    }
+
     /// Every waiting state has an effect in flight or a deadline.
     pub(crate) fn nothing_is_stuck(&self, core: &Core) -> Result<(), String> {
-        if let Some((ticket, id)) = self
-            .open
-            .iter()
-            .find(|(ticket, _)| !self.commits.contains(ticket))
-        {
-            return Err(format!("{ticket:?} for {id} waits for nothing"));
-        }
-        if core.storing() != self.commits.len() {
-            let (core, world) = (core.storing(), self.commits.len());
+        if core.under_way() != self.outstanding {
+            let (core, world) = (core.under_way(), self.outstanding);
             return Err(format!(
-                "the core waits for {core} commits, the world works on {world}"
+                "the core waits for {core} answers, the world works on {world}"
             ));
+        }
+        if self.outstanding == 0 {
+            if let Some((ticket, id)) = self.open.first_key_value() {
+                return Err(format!("{ticket:?} for {id} waits for nothing"));
+            }
+            let mut pushes = self.pushes.iter();
+            if let Some((push, _)) = pushes.find(|(_, stage)| **stage == Pushing::Taken) {
+                return Err(format!("{push:?} waits for nothing"));
+            }
         }
         if core.poll_timeout().is_none() && self.sweeps == 0 {
             return Err("no deadline and nothing in flight".to_owned());
         }
         Ok(())
     }
+}
+
+/// Refs move only to what a maintainer has signed, and to nothing that is not durable or about
+/// to be.
+fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<(), String> {
+    let registry = view.core.registry();
+    if targets.refs.is_empty() && !view.disk.applied.contains_key(repo) {
+        return Ok(());
+    }
+    let here = |id: &EventId| {
+        view.core.purgatory().get(id).is_some()
+            || view.disk.held.contains_key(id)
+            || view.disk.once_stored.contains_key(id)
+    };
+    let signs = |state: &State| {
+        state.identifier == repo.identifier
+            && state.refs.as_deref() == Ok(targets)
+            && registry.is_maintainer(repo, &state.author)
+            && here(&state.rank.id)
+    };
+    if view.states.values().any(signs) {
+        Ok(())
+    } else {
+        Err(format!("refs of {repo:?} move to what nobody may sign"))
+    }
+}
+
+/// Held events are within their bounds.
+pub(crate) fn quotas(core: &Core, limits: &Limits) -> Result<(), String> {
+    let purgatory = core.purgatory();
+    let too_many = |held: &grasp_core::purgatory::Held| {
+        purgatory.of_author_count(&held.event.pubkey) > limits.held_per_key
+    };
+    if purgatory.len() > limits.held_events
+        || purgatory.bytes() > limits.held_bytes
+        || purgatory.iter().any(too_many)
+    {
+        return Err("purgatory is over its bounds".to_owned());
+    }
+    Ok(())
+}
+
+/// What a commit that was just made may not have done.
+pub(crate) fn commit(
+    changes: &[Change],
+    outcomes: &[StoreOutcome],
+    before: &BTreeMap<RepoId, grasp_core::nip34::Rank>,
+    view: &View<'_>,
+    us: &Service,
+) -> Result<(), String> {
+    let mut outcomes = outcomes.iter();
+    for change in changes {
+        match change {
+            Change::Applied { repo, rank } if before.get(repo) > Some(rank) => {
+                return Err(format!("{repo:?} goes back to {}", rank.id));
+            }
+            Change::Store(event) => {
+                if matches!(outcomes.next(), Some(StoreOutcome::Stored(_))) {
+                    is_complete(event, view, us)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is served whose objects are not here.
+fn is_complete(event: &Arc<Event>, view: &View<'_>, us: &Service) -> Result<(), String> {
+    let has_them = |(_, repo): &(&RepoId, &Repo), state: &State| {
+        let refs = state.refs.as_ref().map(|targets| &targets.refs);
+        refs.is_ok_and(|refs| {
+            refs.iter().all(|(name, id)| {
+                let fits = !name.is_branch() || kind_of(id) == ObjectKind::Commit;
+                fits && repo.objects.contains(id)
+            })
+        })
+    };
+    let mut repos = view.git.repos().chain(view.git.gone());
+    let complete = match event.kind {
+        Kind::STATE => State::read(event).is_ok_and(|state| {
+            repos.any(|at| at.0.identifier == state.identifier && has_them(&at, &state))
+        }),
+        Kind(1618 | 1619) => {
+            let tip = PullRequest::read(event).and_then(|pull_request| pull_request.tip);
+            tip.is_some_and(|tip| repos.any(|(_, repo)| repo.tips.get(&event.id) == Some(&tip)))
+        }
+        Kind::ANNOUNCEMENT => Announcement::read(event, us)
+            .is_ok_and(|read| !read.lists_us || view.disk.applied.contains_key(&read.repo)),
+        _ => true,
+    };
+    if complete {
+        Ok(())
+    } else {
+        Err(format!("{} is served without its git data", event.id))
+    }
+}
+
+/// Held and acknowledged: still held, or served, or gone for a reason.
+pub(crate) fn nothing_is_lost(
+    acknowledged: &BTreeMap<EventId, Arc<Event>>,
+    disk: &Disk,
+    now: Timestamp,
+) -> Result<(), String> {
+    use grasp_core::Facts as _;
+    for (id, event) in acknowledged {
+        let here = disk.held.contains_key(id) || disk.once_stored.contains_key(id);
+        let gone = disk.foresee(event).is_some() || event.is_expired(now);
+        let in_time = disk.once_held.get(id).is_some_and(|row| now < row.until);
+        let newer = |row: &&crate::disk::Row| {
+            event.kind == Kind::ANNOUNCEMENT
+                && row.event.address() == event.address()
+                && grasp_core::nip34::Rank::of(&row.event) > grasp_core::nip34::Rank::of(event)
+        };
+        let replaced = disk.once_held.values().any(|row| newer(&row));
+        if !here && !gone && in_time && !replaced {
+            return Err(format!("{id} was acknowledged and is lost"));
+        }
+    }
+    Ok(())
 }

@@ -1,56 +1,210 @@
-//! A disk that takes its time, runs full and forgets what it had not finished.
+//! A store on a disk: what is served, what is held beside it, and which state each repository
+//! has. Replacement, deletion and vanishing follow NIP-01, 09 and 62.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grasp_core::{Event, EventId, Seq, StoreOutcome, Ticket, Timestamp};
+use grasp_core::event::Address;
+use grasp_core::nip34::{Rank, Target, targets};
+use grasp_core::{
+    Change, Event, EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, Timestamp,
+};
 
-#[derive(Default)]
-pub(crate) struct Disk {
-    durable: BTreeMap<EventId, Arc<Event>>,
-    next_seq: u64,
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub event: Arc<Event>,
+    pub until: Timestamp,
+    pub remembered: bool,
 }
 
-/// One commit under way.
-pub(crate) struct Commit {
-    pub(crate) events: Vec<(Ticket, Arc<Event>)>,
-    pub(crate) fails: bool,
+#[derive(Debug, Default)]
+pub struct Disk {
+    stored: BTreeMap<EventId, Arc<Event>>,
+    /// The best that each slot has ever had: a loser never returns.
+    slots: BTreeMap<Address, Rank>,
+    deleted_ids: BTreeSet<(Pubkey, EventId)>,
+    deleted_addresses: BTreeMap<Address, Timestamp>,
+    vanished: BTreeMap<Pubkey, Timestamp>,
+    pub held: BTreeMap<EventId, Row>,
+    pub applied: BTreeMap<RepoId, Rank>,
+    next_seq: u64,
+    /// Everything that was ever stored.
+    pub once_stored: BTreeMap<EventId, Arc<Event>>,
+    /// Everything that was ever held, and the latest deadline that it had.
+    pub once_held: BTreeMap<EventId, Row>,
 }
 
 impl Disk {
-    /// The commit reaches the platter, or does not.
-    pub(crate) fn finish(&mut self, commit: Commit) -> Vec<(Ticket, StoreOutcome)> {
-        let fails = commit.fails;
-        let outcome = |(ticket, event): (Ticket, Arc<Event>)| {
-            let outcome = if fails {
-                StoreOutcome::Failed
-            } else {
-                self.insert(event)
-            };
-            (ticket, outcome)
-        };
-        commit.events.into_iter().map(outcome).collect()
+    /// All of it: the word on each stored event, in order.
+    pub fn commit(&mut self, changes: &[Change]) -> Vec<StoreOutcome> {
+        let mut outcomes = Vec::new();
+        for change in changes {
+            match change {
+                Change::Store(event) => outcomes.push(self.store(event)),
+                Change::Hold {
+                    event,
+                    until,
+                    remembered,
+                } => self.hold(Row {
+                    event: Arc::clone(event),
+                    until: *until,
+                    remembered: *remembered,
+                }),
+                Change::Unhold(id) => {
+                    self.held.remove(id);
+                }
+                Change::Applied { repo, rank } => {
+                    self.applied.insert(repo.clone(), *rank);
+                }
+            }
+        }
+        outcomes
     }
 
-    fn insert(&mut self, event: Arc<Event>) -> StoreOutcome {
-        if self.durable.contains_key(&event.id) {
-            return StoreOutcome::Duplicate;
+    pub fn store(&mut self, event: &Arc<Event>) -> StoreOutcome {
+        if let Some(outcome) = self.foresee(event) {
+            return outcome;
         }
-        self.durable.insert(event.id, event);
+        if let Some(address) = event.address() {
+            self.stored
+                .retain(|_, other| other.address().as_ref() != Some(&address));
+            self.slots.insert(address, Rank::of(event));
+        }
+        self.stored.insert(event.id, Arc::clone(event));
+        self.once_stored.insert(event.id, Arc::clone(event));
+        match event.kind {
+            Kind::DELETION => self.delete(event),
+            Kind::VANISH => self.vanish(event),
+            _ => {}
+        }
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
         StoreOutcome::Stored(seq)
     }
 
-    pub(crate) fn sweep(&mut self, until: Timestamp) {
-        self.durable.retain(|_, event| !event.is_expired(until));
+    fn hold(&mut self, row: Row) {
+        let id = row.event.id;
+        let latest = self.once_held.entry(id).or_insert_with(|| row.clone());
+        latest.until = latest.until.max(row.until);
+        self.held.insert(id, row);
     }
 
-    pub(crate) fn holds(&self, id: &EventId) -> bool {
-        self.durable.contains_key(id)
+    fn delete(&mut self, deletion: &Event) {
+        let author = deletion.pubkey;
+        for id in deletion.tag_values("e") {
+            if let Ok(id) = EventId::from_hex(id) {
+                self.deleted_ids.insert((author, id));
+            }
+        }
+        for address in deletion.tag_values("a").filter_map(Address::parse) {
+            if address.pubkey == author {
+                let until = self.deleted_addresses.entry(address).or_default();
+                *until = deletion.created_at.max(*until);
+            }
+        }
+        self.remove_gone();
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = &EventId> {
-        self.durable.keys()
+    fn vanish(&mut self, request: &Event) {
+        let until = self.vanished.entry(request.pubkey).or_default();
+        *until = request.created_at.max(*until);
+        self.remove_gone();
+    }
+
+    fn remove_gone(&mut self) {
+        let gone: Vec<EventId> = self
+            .stored
+            .values()
+            .filter(|event| self.is_gone(event).is_some())
+            .map(|event| event.id)
+            .collect();
+        for id in gone {
+            self.stored.remove(&id);
+        }
+    }
+
+    fn is_gone(&self, event: &Event) -> Option<StoreOutcome> {
+        if matches!(event.kind, Kind::DELETION | Kind::VANISH) {
+            return None;
+        }
+        let until = self.vanished.get(&event.pubkey);
+        if until.is_some_and(|until| event.created_at <= *until) {
+            return Some(StoreOutcome::Vanished);
+        }
+        let address = event.address();
+        let until = address.and_then(|address| self.deleted_addresses.get(&address));
+        let deleted = self.deleted_ids.contains(&(event.pubkey, event.id))
+            || until.is_some_and(|until| event.created_at <= *until);
+        deleted.then_some(StoreOutcome::Deleted)
+    }
+
+    pub fn sweep(&mut self, until: Timestamp) {
+        self.stored.retain(|_, event| !event.is_expired(until));
+    }
+
+    pub fn is_stored(&self, id: &EventId) -> bool {
+        self.stored.contains_key(id)
+    }
+
+    pub fn stored(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.stored.values()
+    }
+
+    /// What a start hands to the core, in the order of the contract.
+    pub fn restore(&self) -> Vec<Restore> {
+        let announced = self.stored.values();
+        let announced = announced.filter(|event| event.kind == Kind::ANNOUNCEMENT);
+        let applied = self.applied.iter().map(|(repo, rank)| Restore::Applied {
+            repo: repo.clone(),
+            rank: *rank,
+        });
+        let mut held: Vec<&Row> = self.held.values().collect();
+        held.sort_by_key(|row| row.event.kind != Kind::ANNOUNCEMENT);
+        let held = held.into_iter().map(|row| Restore::Held {
+            event: Arc::clone(&row.event),
+            until: row.until,
+            remembered: row.remembered,
+        });
+        announced
+            .map(|event| Restore::Announcement(Arc::clone(event)))
+            .chain(applied)
+            .chain(held)
+            .collect()
+    }
+}
+
+impl Facts for Disk {
+    fn kind_of(&self, id: &EventId) -> Option<Kind> {
+        self.stored.get(id).map(|event| event.kind)
+    }
+
+    fn event(&self, id: &EventId) -> Option<Arc<Event>> {
+        self.stored.get(id).cloned()
+    }
+
+    fn newest(&self, address: &Address) -> Option<Arc<Event>> {
+        let rank = self.slots.get(address)?;
+        self.stored.get(&rank.id).cloned()
+    }
+
+    fn is_named(&self, event: &Event) -> bool {
+        let by_id = Target::Event(event.id);
+        let by_address = event.address().map(Target::Address);
+        let names = |other: &Event| {
+            targets(other).any(|target| target == by_id || Some(&target) == by_address.as_ref())
+        };
+        let mut others = self.stored.values();
+        others.any(|other| !grasp_core::admit::is_free(other.kind) && names(other))
+    }
+
+    fn foresee(&self, event: &Event) -> Option<StoreOutcome> {
+        if self.stored.contains_key(&event.id) {
+            return Some(StoreOutcome::Duplicate);
+        }
+        if let Some(gone) = self.is_gone(event) {
+            return Some(gone);
+        }
+        let best = self.slots.get(&event.address()?)?;
+        (*best >= Rank::of(event)).then_some(StoreOutcome::Replaced)
     }
 }

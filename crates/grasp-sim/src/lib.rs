@@ -1,17 +1,25 @@
 //! A world around the real core, from one seed, in virtual time.
 //!
-//! First a storm: users publish, publish again and give up, the disk is slow, full or gone, the
-//! process dies between any two steps. Then a calm, in which everything must come right. The
-//! result is compared with a model that knows nothing of how the core works. The same seed
-//! gives the same story to the letter.
+//! First a storm: users publish, publish again and give up, people announce repositories, sign
+//! states, push, argue and delete, the disk is slow or full, git fails, the process dies between
+//! any two steps. Then a calm, in which everything must come right. The result is compared with
+//! a model that knows nothing of how the core works. The same seed gives the same story to the
+//! letter.
+//!
+//! [`disk`], [`git`] and [`forge`] also serve the stories of the core.
 
 mod checkers;
 mod climate;
-mod disk;
+pub mod disk;
+mod ending;
+pub mod forge;
+pub mod git;
 mod model;
+mod people;
 mod trace;
 mod workload;
 mod world;
 
+pub use climate::policy;
 pub use trace::Trace;
 pub use world::{Failure, Summary, run};

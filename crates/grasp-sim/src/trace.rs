@@ -23,7 +23,7 @@ impl Trace {
         let line = format!("{:>10.3} s  {what}", at.as_secs_f64());
         line.hash(&mut self.hasher);
         if let Some(lines) = &mut self.lines {
-            lines.push(line);
+            lines.push(shortened(&line));
         }
     }
 
@@ -35,4 +35,22 @@ impl Trace {
     pub fn lines(&self) -> &[String] {
         self.lines.as_deref().unwrap_or_default()
     }
+}
+
+/// Ids and keys by their first eight digits, and no signatures.
+fn shortened(line: &str) -> String {
+    let mut short = String::with_capacity(line.len());
+    let mut hex = String::new();
+    for letter in line.chars().chain([' ']) {
+        if letter.is_ascii_hexdigit() {
+            hex.push(letter);
+            continue;
+        }
+        let digits = if hex.len() >= 40 { 8 } else { hex.len() };
+        short.push_str(hex.get(..digits).unwrap_or_default());
+        hex.clear();
+        short.push(letter);
+    }
+    let plain = short.replace(r#","content":"","sig":"00000000""#, "");
+    plain.trim_end().to_owned()
 }

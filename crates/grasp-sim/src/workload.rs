@@ -1,12 +1,12 @@
-//! What users do: events that are good, and events that break a rule.
+//! What users of a general relay do: events that are good, and events that break a rule.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use grasp_core::event::event_id;
-use grasp_core::{Event, Kind, Pubkey, Timestamp};
-use serde_json::json;
+use grasp_core::{Event, Kind, Timestamp};
+
+use crate::forge::{self, key};
 
 /// What an event is meant to be, known to the model and not to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,19 +67,6 @@ pub(crate) fn event(rng: &mut Rng, user: usize, intent: Intent, now: Timestamp) 
             tag("relay", "wss://elsewhere.example".to_owned());
         }
     }
-    let key = u8::try_from(user + 1).unwrap_or(u8::MAX);
-    Arc::new(build(Pubkey([key; 32]), created_at, Kind(kind), tags))
-}
-
-/// The simulator trusts the shell to have checked signatures, so its events have none.
-fn build(pubkey: Pubkey, created_at: Timestamp, kind: Kind, tags: Vec<Vec<String>>) -> Event {
-    let id = event_id(&pubkey, created_at, kind, &tags, "");
-    let json = json!({
-        "id": id, "pubkey": pubkey, "created_at": created_at, "kind": kind,
-        "tags": tags, "content": "", "sig": "0".repeat(128),
-    });
-    match Event::from_stored(&json.to_string()) {
-        Ok(event) => event,
-        Err(error) => unreachable!("a simulated event is well formed: {error}"),
-    }
+    let user = u8::try_from(user + 1).unwrap_or(u8::MAX);
+    forge::event(key(user), Kind(kind), created_at.0, tags)
 }

@@ -1,36 +1,55 @@
 //! The event heap, the clock and the steps: whatever happens, happens here, in one order.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use grasp_core::admit::Refusal;
+use grasp_core::git::ObjectId;
+use grasp_core::nip34::State;
+use grasp_core::push::{Command, Decision};
 use grasp_core::{
-    Answer, Core, Effect, Event, Input, Limits, Mono, Now, Origin, Policy, Ticket, Timestamp,
+    Answer, Change, Core, Effect, Event, EventId, GitTask, Input, Job, Kind, Mono, Now, Origin,
+    Policy, PushId, RepoId, Ticket, Timestamp,
 };
 
-use crate::checkers::Checkers;
+use crate::checkers::{self, Checkers, View};
 use crate::climate::Climate;
-use crate::disk::{Commit, Disk};
+use crate::disk::Disk;
+use crate::ending;
+use crate::git::Git;
 use crate::model::Model;
+use crate::people::{self, Deed, People};
 use crate::trace::Trace;
 use crate::workload::{self, Intent};
+
+mod hands;
 
 const EPOCH: u64 = 1_700_000_000;
 /// A user who heard nothing tries again.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After the storm everything must come right within this time.
-const CALM: Duration = Duration::from_secs(15 * 60);
+/// After the storm everything must come right within this time, and whatever cannot be served
+/// have expired.
+const CALM: Duration = Duration::from_secs(70 * 60);
+/// After a last restart in fair weather nothing may change.
+const AFTERMATH: Duration = Duration::from_secs(10 * 60);
+/// Then the day passes for which expired announcements are remembered.
+const DAY: Duration = Duration::from_secs(26 * 60 * 60);
+/// The answer of disk or git is on its way for up to this time.
+const LAG: Duration = Duration::from_millis(50);
 
 /// What a run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     pub steps: u64,
     pub published: u64,
+    pub pushes: u64,
+    pub pushed: u64,
     pub crashes: u64,
     pub stored: usize,
+    pub hosted: usize,
 }
 
 /// Why a run is wrong, and when.
@@ -55,13 +74,32 @@ enum Happening {
     Publish {
         user: usize,
     },
+    Act {
+        person: usize,
+    },
+    Do(Deed),
     /// A user looks whether its event was answered.
     Retry {
         event: Arc<Event>,
     },
-    CommitDone {
+    /// The disk finishes what is first in its queue.
+    Write {
         life: u64,
-        commit: u64,
+    },
+    /// Git finishes what is first in the queue of that repository.
+    Work {
+        life: u64,
+        repo: RepoId,
+    },
+    /// The core hears of it.
+    Hear {
+        life: u64,
+        input: Input,
+    },
+    /// The objects of a push are through, or the client is gone.
+    Transfer {
+        life: u64,
+        push: PushId,
     },
     SweepDone {
         life: u64,
@@ -71,9 +109,21 @@ enum Happening {
     Calm,
 }
 
+/// One commit under way.
+enum Write {
+    Store(Ticket, Arc<Event>),
+    Commit(Job, Vec<Change>),
+}
+
+struct Push {
+    repo: RepoId,
+    objects: Vec<ObjectId>,
+}
+
 struct World<'t> {
     rng: Rng,
     climate: Climate,
+    policy: Policy,
     now: Duration,
     calm: bool,
     heap: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -84,11 +134,19 @@ struct World<'t> {
     /// How often the process was started; what an earlier life began comes to nothing.
     life: u64,
     disk: Disk,
-    commits: BTreeMap<u64, Commit>,
+    git: Git,
+    writes: Vec<Write>,
+    writing: bool,
+    tasks: BTreeMap<RepoId, VecDeque<(Job, GitTask)>>,
+    pushes: BTreeMap<PushId, Push>,
     checkers: Checkers,
     model: Model,
+    people: People,
+    states: BTreeMap<EventId, State>,
     /// Events whose users wait for an answer.
-    unanswered: BTreeMap<grasp_core::EventId, Arc<Event>>,
+    unanswered: BTreeMap<EventId, Arc<Event>>,
+    /// Events that were answered as held.
+    acknowledged: BTreeMap<EventId, Arc<Event>>,
     tickets: BTreeMap<Ticket, Arc<Event>>,
     next_ticket: u64,
     summary: Summary,
@@ -100,10 +158,13 @@ impl<'t> World<'t> {
         let mut rng = Rng::with_seed(seed);
         let climate = Climate::draw(&mut rng);
         trace.note(Duration::ZERO, format_args!("seed {seed}: {climate:?}"));
+        let policy = climate.policy();
         Self {
-            core: new_core(rng.u64(..)),
+            core: Core::new(policy.clone(), rng.u64(..)),
             rng,
+            people: People::new(&climate),
             climate,
+            policy,
             now: Duration::ZERO,
             calm: false,
             heap: BinaryHeap::new(),
@@ -111,10 +172,16 @@ impl<'t> World<'t> {
             next: 0,
             life: 0,
             disk: Disk::default(),
-            commits: BTreeMap::new(),
+            git: Git::default(),
+            writes: Vec::new(),
+            writing: false,
+            tasks: BTreeMap::new(),
+            pushes: BTreeMap::new(),
             checkers: Checkers::default(),
             model: Model::default(),
+            states: BTreeMap::new(),
             unanswered: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
             tickets: BTreeMap::new(),
             next_ticket: 0,
             summary: Summary::default(),
@@ -126,18 +193,45 @@ impl<'t> World<'t> {
         for user in 0..self.climate.users {
             self.after_about(self.climate.pace, Happening::Publish { user });
         }
+        for person in 0..usize::from(self.climate.people) {
+            self.after_about(self.climate.pace, Happening::Act { person });
+        }
         if !self.climate.crashes.is_zero() {
             self.after_about(self.climate.crashes, Happening::Crash);
         }
         self.after(self.climate.storm, Happening::Calm);
-        let end = self.climate.storm + CALM;
+        self.feed(Input::Restored)?;
+        self.run_until(self.climate.storm + CALM)?;
+        self.all_is_well()?;
+        self.note(format_args!("a last restart"));
+        self.restart()?;
+        self.run_until(self.now + AFTERMATH)?;
+        self.all_is_well()?;
+        self.run_until(self.now + DAY)?;
+        self.all_is_well()?;
+        if let Some(id) = self.disk.held.keys().next() {
+            return Err(format!("{id} is held for ever"));
+        }
+        self.summary.stored = self.disk.stored().count();
+        self.summary.hosted = self.core.registry().hosted().count();
+        Ok(self.summary)
+    }
+
+    fn run_until(&mut self, end: Duration) -> Result<(), String> {
         while self.now < end && self.step()? {}
+        Ok(())
+    }
+
+    fn all_is_well(&self) -> Result<(), String> {
         if let Some(id) = self.unanswered.keys().next() {
             return Err(format!("{id} never got its answer"));
         }
+        if self.checkers.open_pushes() > 0 {
+            return Err("a push never got its report".to_owned());
+        }
+        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.clock().unix)?;
         self.model.compare(&self.disk)?;
-        self.summary.stored = self.disk.ids().count();
-        Ok(self.summary)
+        ending::compare(&self.view())
     }
 
     /// The next thing on the heap or the core's own deadline, whichever is first.
@@ -149,7 +243,8 @@ impl<'t> World<'t> {
             (None, None) => return Ok(false),
             (next, Some(deadline)) if next.is_none_or(|next| deadline <= next) => {
                 self.now = deadline;
-                self.core.handle_timeout(self.clock());
+                let now = self.clock();
+                self.core.handle_timeout(now, &self.disk);
                 self.perform()?;
             }
             _ => {
@@ -163,22 +258,42 @@ impl<'t> World<'t> {
             }
         }
         self.checkers.nothing_is_stuck(&self.core)?;
+        // A start takes in what is on disk, rows included that a full disk would not let go.
+        if self.life == 0 {
+            checkers::quotas(&self.core, &self.policy.limits)?;
+        }
         Ok(true)
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
             Happening::Publish { user } => self.publish(user),
+            Happening::Act { person } => self.act(person),
+            Happening::Do(deed) => self.do_deed(deed),
             Happening::Retry { event } if self.unanswered.contains_key(&event.id) => {
                 self.note(format_args!("retry {}", short(&event)));
                 self.submit(event)
             }
             Happening::Retry { .. } => Ok(()),
-            Happening::CommitDone { life, commit } => self.commit_done(life, commit),
-            Happening::SweepDone { life, until } => self.sweep_done(life, until),
+            Happening::Write { life } if life == self.life => self.write(),
+            Happening::Work { life, repo } if life == self.life => self.work(&repo),
+            Happening::Hear { life, input } if life == self.life => {
+                self.checkers.outstanding -= 1;
+                self.feed(input)
+            }
+            Happening::Transfer { life, push } if life == self.life => self.transfer(push),
+            Happening::SweepDone { life, until } if life == self.life => self.sweep_done(until),
+            Happening::Write { .. }
+            | Happening::Work { .. }
+            | Happening::Hear { .. }
+            | Happening::Transfer { .. }
+            | Happening::SweepDone { .. } => Ok(()),
+            Happening::Crash if self.calm => Ok(()),
             Happening::Crash => {
-                self.crash();
-                Ok(())
+                self.after_about(self.climate.crashes, Happening::Crash);
+                self.note(format_args!("crash"));
+                self.summary.crashes += 1;
+                self.restart()
             }
             Happening::Calm => {
                 self.note(format_args!("calm"));
@@ -201,6 +316,52 @@ impl<'t> World<'t> {
             short(&event)
         ));
         self.model.published(&event, intent);
+        self.send(event)
+    }
+
+    fn act(&mut self, person: usize) -> Result<(), String> {
+        if self.calm {
+            return Ok(());
+        }
+        self.after_about(self.climate.pace, Happening::Act { person });
+        let unix = self.clock().unix.0;
+        for (pause, deed) in self.people.draw(&mut self.rng, person, unix) {
+            if let Deed::Publish(event) = &deed
+                && let Ok(state) = State::read(event)
+                && event.kind == Kind::STATE
+            {
+                self.states.insert(event.id, state);
+            }
+            self.after(pause, Happening::Do(deed));
+        }
+        Ok(())
+    }
+
+    fn do_deed(&mut self, deed: Deed) -> Result<(), String> {
+        match deed {
+            Deed::Publish(event) => {
+                self.note(format_args!("publish {} {event:?}", short(&event)));
+                self.send(event)
+            }
+            Deed::Push { repo, state, how } => {
+                let present = self.git.refs(&repo);
+                let commands = people::commands(&mut self.rng, &present, &state, how);
+                self.note(format_args!(
+                    "push {how:?} of {} to {repo:?}",
+                    short(&state)
+                ));
+                self.push(repo, commands)
+            }
+            Deed::PushTip { repo, event, tip } => {
+                self.note(format_args!("push of tip {tip} for {event} to {repo:?}"));
+                let name = grasp_core::git::RefName::nostr(&event);
+                let new = Some(tip);
+                self.push(repo, vec![Command { name, new }])
+            }
+        }
+    }
+
+    fn send(&mut self, event: Arc<Event>) -> Result<(), String> {
         self.unanswered.insert(event.id, Arc::clone(&event));
         self.summary.published += 1;
         if self.rng.u32(0..100) < self.climate.impatience {
@@ -220,7 +381,12 @@ impl<'t> World<'t> {
         self.next_ticket += 1;
         self.checkers.submitted(ticket, event.id);
         self.tickets.insert(ticket, Arc::clone(&event));
-        let origin = Origin::anonymous();
+        let imported = self.climate.users == 0 && self.rng.u32(0..100) < self.climate.imports;
+        let origin = if imported {
+            Origin::Import
+        } else {
+            Origin::anonymous()
+        };
         self.feed(Input::Event {
             ticket,
             event,
@@ -228,79 +394,126 @@ impl<'t> World<'t> {
         })
     }
 
-    fn commit_done(&mut self, life: u64, commit: u64) -> Result<(), String> {
-        let Some(commit) = self.commits.remove(&commit).filter(|_| life == self.life) else {
+    fn push(&mut self, repo: RepoId, commands: Vec<Command>) -> Result<(), String> {
+        let push = PushId(self.next_ticket);
+        self.next_ticket += 1;
+        self.summary.pushes += 1;
+        let objects = commands.iter().filter_map(|command| command.new).collect();
+        let present = self.git.refs(&repo);
+        self.pushes.insert(
+            push,
+            Push {
+                repo: repo.clone(),
+                objects,
+            },
+        );
+        self.checkers.pushed(push);
+        self.feed(Input::Push {
+            push,
+            repo,
+            commands,
+            present,
+        })
+    }
+
+    fn transfer(&mut self, push: PushId) -> Result<(), String> {
+        let Some(Push { repo, objects }) = self.pushes.get(&push) else {
             return Ok(());
         };
-        for (ticket, outcome) in self.disk.finish(commit) {
-            self.note(format_args!("commit {ticket:?}: {outcome:?}"));
-            self.checkers.committed(ticket);
-            self.feed(Input::Committed { ticket, outcome })?;
-        }
-        Ok(())
+        let vanishes = self.rng.u32(0..100) < self.climate.impatience / 4;
+        let taken = if vanishes {
+            Err("the client is gone".to_owned())
+        } else if self.git.take(repo, objects.iter().copied()) {
+            Ok(())
+        } else {
+            Err("the repository is gone".to_owned())
+        };
+        self.note(format_args!("{push:?} taken: {taken:?}"));
+        self.checkers.taken(push);
+        self.feed(Input::PushTaken { push, taken })
     }
 
-    fn sweep_done(&mut self, life: u64, until: Timestamp) -> Result<(), String> {
-        if life != self.life {
-            return Ok(());
+    /// The process dies and is started again; some of what it was doing had happened, nobody
+    /// knows which.
+    fn restart(&mut self) -> Result<(), String> {
+        let written = self.rng.usize(0..=self.writes.len());
+        self.writing = false;
+        for write in std::mem::take(&mut self.writes).into_iter().take(written) {
+            self.make_durable(write)?;
         }
-        self.disk.sweep(until);
-        self.checkers.sweeps -= 1;
-        let more = self.rng.u8(0..10) == 0;
-        self.feed(Input::Swept { more })
-    }
-
-    /// The process dies; some of what it was writing reached the disk, nobody knows which.
-    fn crash(&mut self) {
-        if self.calm {
-            return;
-        }
-        self.after_about(self.climate.crashes, Happening::Crash);
-        self.note(format_args!("crash"));
-        for commit in std::mem::take(&mut self.commits).into_values() {
-            if self.rng.bool() {
-                self.disk.finish(commit);
+        for (repo, mut tasks) in std::mem::take(&mut self.tasks) {
+            if let Some((_, task)) = tasks.pop_front()
+                && self.rng.bool()
+            {
+                self.git.perform(&repo, &task).ok();
             }
         }
+        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.clock().unix)?;
         self.life += 1;
-        self.summary.crashes += 1;
         self.checkers = Checkers::default();
         self.tickets.clear();
-        self.core = new_core(self.rng.u64(..));
+        self.pushes.clear();
+        self.core = Core::new(self.policy.clone(), self.rng.u64(..));
+        for restore in self.disk.restore() {
+            self.feed(Input::Restore(restore))?;
+        }
+        self.feed(Input::Restored)
     }
 
     fn feed(&mut self, input: Input) -> Result<(), String> {
-        self.core.handle(input, self.clock());
+        let now = self.clock();
+        self.core.handle(input, now, &self.disk);
         self.perform()
     }
 
     fn perform(&mut self) -> Result<(), String> {
         while let Some(effect) = self.core.poll_effect() {
-            self.checkers.effect(&effect, &self.disk, &self.model)?;
+            let view = View {
+                core: &self.core,
+                disk: &self.disk,
+                git: &self.git,
+                model: &self.model,
+                states: &self.states,
+            };
+            self.checkers.effect(&effect, &view)?;
             match effect {
-                Effect::Store { ticket, event } => self.start_commit(ticket, event),
+                Effect::Store { ticket, event } => self.enqueue(Write::Store(ticket, event)),
+                Effect::Commit { job, changes } => self.enqueue(Write::Commit(job, changes)),
+                Effect::Git { job, repo, task } => self.assign(job, repo, task),
                 Effect::Answer { ticket, answer } => self.answered(ticket, &answer),
                 Effect::Announce { event, .. } => {
-                    self.note(format_args!("announce {}", short(&event)))
+                    self.note(format_args!("announce {}", short(&event)));
                 }
                 Effect::Sweep { until } => {
                     let life = self.life;
                     self.after_about(self.climate.slow_disk, Happening::SweepDone { life, until });
+                }
+                Effect::Decide { push, decision } => self.decided(push, &decision),
+                Effect::Report { push, result } => {
+                    self.note(format_args!("{push:?} ends: {result:?}"));
+                    self.summary.pushed += u64::from(result.is_ok());
+                    self.pushes.remove(&push);
                 }
             }
         }
         Ok(())
     }
 
-    fn start_commit(&mut self, ticket: Ticket, event: Arc<Event>) {
-        let fails = !self.calm && self.rng.u32(0..1_000) < self.climate.full_disk;
-        let (life, commit) = (self.life, self.next);
-        let events = vec![(ticket, event)];
-        self.commits.insert(commit, Commit { events, fails });
-        self.after_about(
-            self.climate.slow_disk,
-            Happening::CommitDone { life, commit },
-        );
+    fn decided(&mut self, push: PushId, decision: &Decision) {
+        self.note(format_args!("{push:?}: {decision:?}"));
+        if matches!(decision, Decision::Refuse(_)) {
+            self.pushes.remove(&push);
+        } else {
+            let life = self.life;
+            self.after_about(self.climate.slow_push, Happening::Transfer { life, push });
+        }
+    }
+
+    fn sweep_done(&mut self, until: Timestamp) -> Result<(), String> {
+        self.disk.sweep(until);
+        self.checkers.sweeps -= 1;
+        let more = self.rng.u8(0..10) == 0;
+        self.feed(Input::Swept { more })
     }
 
     fn answered(&mut self, ticket: Ticket, answer: &Answer) {
@@ -308,6 +521,9 @@ impl<'t> World<'t> {
             return;
         };
         self.note(format_args!("answer {}: {answer:?}", short(&event)));
+        if *answer == Answer::Held {
+            self.acknowledged.insert(event.id, Arc::clone(&event));
+        }
         // A user who is told to try later does so.
         let later = matches!(
             answer,
@@ -315,6 +531,16 @@ impl<'t> World<'t> {
         );
         if !later {
             self.unanswered.remove(&event.id);
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            core: &self.core,
+            disk: &self.disk,
+            git: &self.git,
+            model: &self.model,
+            states: &self.states,
         }
     }
 
@@ -341,17 +567,6 @@ impl<'t> World<'t> {
     fn note(&mut self, what: std::fmt::Arguments<'_>) {
         self.trace.note(self.now, what);
     }
-}
-
-fn new_core(seed: u64) -> Core {
-    let policy = Policy {
-        relay_url: "wss://relay.example".to_owned(),
-        limits: Limits {
-            events_per_minute_per_key: 60,
-            ..Limits::default()
-        },
-    };
-    Core::new(policy, seed)
 }
 
 fn short(event: &Event) -> String {

@@ -1,15 +1,23 @@
-//! May this event come in? One function, one verdict. GRASP rules join here; until then every
-//! event that is valid and within the limits is admitted.
+//! May this event come in? One function, one verdict.
 
+mod announcement;
+mod lists;
+mod pull_request;
+mod related;
+mod state;
 mod verdict;
 
-pub use verdict::{Refusal, Verdict};
+pub use lists::{Lists, RepoPattern};
+pub use pull_request::places;
+pub use verdict::{Cause, Needs, Refusal, Verdict};
 
-use crate::auth::names_relay;
 use crate::clock::Timestamp;
-use crate::event::{Event, Kind};
-use crate::id::Pubkey;
+use crate::event::{Address, Event, Kind};
+use crate::id::{EventId, Pubkey};
 use crate::limits::Limits;
+use crate::nip34::{self, PullRequest};
+use crate::registry::{MaintainerRule, Registry};
+use crate::service::Service;
 
 /// Who hands us an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,16 +40,60 @@ impl Origin {
 /// What the rules need to know of this server.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Our websocket URL as the world knows it.
-    pub relay_url: String,
+    pub service: Service,
+    pub rule: MaintainerRule,
+    pub lists: Lists,
+    /// Events that belong to no repository are taken too, as a general relay does.
+    pub takes_unrelated: bool,
     pub limits: Limits,
 }
 
-pub fn judge(event: &Event, origin: &Origin, policy: &Policy, now: Timestamp) -> Verdict {
-    match refusal(event, origin, policy, now) {
-        Some(refusal) => Verdict::Drop(refusal),
-        None => Verdict::Store,
+/// What is here besides announcements, as far as the rules must ask.
+pub trait Known {
+    fn event(&self, id: &EventId) -> Presence;
+    fn address(&self, address: &Address) -> Presence;
+    /// What a pull request says that is stored or held.
+    fn pull_request(&self, id: &EventId) -> Option<PullRequest>;
+    /// A stored event names this one.
+    fn is_named(&self, event: &Event) -> bool;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Unknown,
+    Held,
+    Stored(Kind),
+}
+
+pub fn judge(
+    event: &Event,
+    origin: &Origin,
+    policy: &Policy,
+    registry: &Registry,
+    known: &dyn Known,
+    now: Timestamp,
+) -> Verdict {
+    if let Some(refusal) = refusal(event, origin, policy, now) {
+        return Verdict::Drop(refusal);
     }
+    if policy.lists.blocks_author(&event.pubkey) {
+        return Verdict::Drop(Refusal::AuthorBlocked);
+    }
+    match event.kind {
+        Kind::ANNOUNCEMENT => announcement::judge(event, policy, registry),
+        Kind::STATE => state::judge(event, registry),
+        nip34::PULL_REQUEST | nip34::PULL_REQUEST_UPDATE => {
+            pull_request::judge(event, registry, known)
+        }
+        // They speak of their author, not of a repository.
+        kind if is_free(kind) => Verdict::Store,
+        _ => related::judge(event, policy, registry, known),
+    }
+}
+
+/// Accepted from anybody, so that belonging to one of these proves nothing.
+pub fn is_free(kind: Kind) -> bool {
+    matches!(kind, Kind::DELETION | Kind::VANISH | nip34::GRASP_LIST)
 }
 
 fn refusal(event: &Event, origin: &Origin, policy: &Policy, now: Timestamp) -> Option<Refusal> {
@@ -64,7 +116,7 @@ fn refusal(event: &Event, origin: &Origin, policy: &Policy, now: Timestamp) -> O
     }
     // What an operator brings along was obeyed where it comes from, under another name perhaps.
     let moved = *origin == Origin::Import;
-    if event.kind == Kind::VANISH && !moved && !asks_us_to_vanish(event, &policy.relay_url) {
+    if event.kind == Kind::VANISH && !moved && !asks_us_to_vanish(event, &policy.service) {
         return Some(Refusal::VanishElsewhere);
     }
     None
@@ -79,8 +131,8 @@ fn protected(event: &Event, origin: &Origin) -> Option<Refusal> {
     }
 }
 
-fn asks_us_to_vanish(event: &Event, our_url: &str) -> bool {
+fn asks_us_to_vanish(event: &Event, us: &Service) -> bool {
     event
         .tag_values("relay")
-        .any(|url| url == "ALL_RELAYS" || names_relay(url, our_url))
+        .any(|url| url == "ALL_RELAYS" || us.is_relay_url(url))
 }

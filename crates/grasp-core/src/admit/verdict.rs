@@ -2,11 +2,40 @@
 
 use std::time::Duration;
 
-/// What happens to an event.
+use crate::git::ObjectId;
+use crate::nip34::{Announcement, Identifier, IdentifierError, RepoId, State, Target};
+
+/// What happens to an event: the only three fates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Store,
+    Hold(Needs),
     Drop(Refusal),
+}
+
+/// What an event waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needs {
+    /// An announcement: a state with refs that is applied.
+    State(Announcement),
+    /// A state: its objects, in a repository that it speaks for.
+    Refs(State),
+    /// A pull request or its update: one commit, in one of these repositories.
+    Tip { tip: ObjectId, repos: Vec<RepoId> },
+    /// Things that are held themselves; it comes with any of them.
+    Release(Vec<Cause>),
+    /// Things that nobody has shown us yet.
+    Arrival(Vec<Cause>),
+    /// Its text asks for what cannot be. It expires.
+    Nothing,
+}
+
+/// What may change the verdict on an event that waits for another event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// An announcement with this identifier, by anybody.
+    Announced(Identifier),
+    Came(Target),
 }
 
 /// Why an event does not come in. Its text is the NIP-01 message with its prefix.
@@ -30,6 +59,22 @@ pub enum Refusal {
     AddressRate(u32),
     #[error("rate-limited: more than {0} events a minute from this key")]
     KeyRate(u32),
+    #[error("invalid: {0}")]
+    Identifier(IdentifierError),
+    #[error("restricted: the announcement does not list this service in both clone and relays")]
+    NotListed,
+    #[error("restricted: no repository here has the author among its maintainers")]
+    NotMaintainer,
+    #[error("restricted: it belongs to no repository that is hosted here")]
+    Orphan,
+    #[error("blocked: this server does not take repositories of that name or author")]
+    RepositoryBlocked,
+    #[error("blocked: this server does not take events of this author")]
+    AuthorBlocked,
+    #[error("rate-limited: too many events of this author wait for their git data")]
+    TooManyHeld,
+    #[error("rate-limited: too many events wait for their git data, try again later")]
+    PurgatoryFull,
     #[error("replaced: a newer version is stored")]
     Replaced,
     #[error("blocked: its author has deleted this event")]
@@ -51,6 +96,12 @@ impl Refusal {
             Refusal::VanishElsewhere => "vanish_elsewhere",
             Refusal::AddressRate(_) => "address_rate",
             Refusal::KeyRate(_) => "key_rate",
+            Refusal::Identifier(_) => "identifier",
+            Refusal::NotListed => "not_listed",
+            Refusal::NotMaintainer => "not_maintainer",
+            Refusal::Orphan => "orphan",
+            Refusal::RepositoryBlocked | Refusal::AuthorBlocked => "blocked",
+            Refusal::TooManyHeld | Refusal::PurgatoryFull => "purgatory_full",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

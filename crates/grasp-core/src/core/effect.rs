@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
-use super::input::{Seq, Ticket};
 use crate::admit::Refusal;
 use crate::clock::Timestamp;
 use crate::event::Event;
+use crate::facts::Seq;
+use crate::git::ObjectId;
+use crate::id::EventId;
+use crate::nip34::state::Targets;
+use crate::nip34::{Rank, RepoId};
+use crate::push::{Decision, PushRefusal};
+use crate::ticket::{Job, PushId, Ticket};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -17,11 +23,68 @@ pub enum Effect {
     Announce { event: Arc<Event>, seq: Option<Seq> },
     /// Remove what expired up to `until`; answered by `Input::Swept`.
     Sweep { until: Timestamp },
+    /// Make all these changes durable, or none; answered by `Input::Written`.
+    Commit { job: Job, changes: Vec<Change> },
+    /// Work on one repository, one task after the other; answered by `Input::Git`.
+    Git {
+        job: Job,
+        repo: RepoId,
+        task: GitTask,
+    },
+    /// What to do with a push that has shown its commands. Unless it is refused, its objects are
+    /// taken, and `Input::PushTaken` follows.
+    Decide { push: PushId, decision: Decision },
+    /// The end of a push; the id is spent.
+    Report {
+        push: PushId,
+        result: Result<(), PushRefusal>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Accepted,
+    /// Durable, and not served until its git data is here.
+    Held,
     Duplicate,
     Refused(Refusal),
+}
+
+/// One durable change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Store(Arc<Event>),
+    /// Keep beside the store, where no reader looks.
+    Hold {
+        event: Arc<Event>,
+        until: Timestamp,
+        remembered: bool,
+    },
+    Unhold(EventId),
+    /// The repository's refs are those of this state.
+    Applied {
+        repo: RepoId,
+        rank: Rank,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitTask {
+    /// Make the bare repository, if it is not there.
+    Create,
+    /// It expired: nothing in it was ever served.
+    Remove,
+    /// Its announcement is gone: put it aside where git does not serve it.
+    Retire,
+    Probe(Arc<[ObjectId]>),
+    /// Bring over the objects of another repository here.
+    Share {
+        from: RepoId,
+    },
+    /// Heads, tags and HEAD, in one transaction.
+    Apply(Arc<Targets>),
+    /// Refs under `refs/nostr/`; `None` removes.
+    SetTips(Vec<(EventId, Option<ObjectId>)>),
+    /// Tell what the refs are.
+    Look,
 }

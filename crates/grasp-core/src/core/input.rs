@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use crate::admit::Origin;
+use crate::clock::Timestamp;
 use crate::event::Event;
-
-/// Names one submission from its arrival to its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// An event's place in the order of commits. A query that saw everything below `n` and a live
-/// stream that starts at `n` miss nothing and repeat nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seq(pub u64);
+use crate::facts::StoreOutcome;
+use crate::git::{ObjectId, ObjectKind, Refs};
+use crate::id::EventId;
+use crate::nip34::{Rank, RepoId};
+use crate::push::Command;
+use crate::ticket::{Job, PushId, Ticket};
 
 #[derive(Debug, Clone)]
 pub enum Input {
+    /// Something that was so before the start; all of them come before [`Input::Restored`].
+    Restore(Restore),
+    /// The past is complete: time to see whether disk and store agree.
+    Restored,
     /// An event whose id and signature are right.
     Event {
         ticket: Ticket,
@@ -29,17 +31,57 @@ pub enum Input {
     },
     /// A sweep ended; `more` when it stopped at its bound.
     Swept { more: bool },
+    /// What became of an [`crate::Effect::Commit`]: one word for each stored event, in order.
+    Written {
+        job: Job,
+        outcomes: Result<Vec<StoreOutcome>, Failed>,
+    },
+    /// What became of an [`crate::Effect::Git`].
+    Git {
+        job: Job,
+        outcome: Result<GitDone, Failed>,
+    },
+    /// Somebody wants to push. `present` are the heads and tags that the client could see.
+    Push {
+        push: PushId,
+        repo: RepoId,
+        commands: Vec<Command>,
+        present: Refs,
+    },
+    /// The objects of a push are in the repository, whole; or the reason why not.
+    PushTaken {
+        push: PushId,
+        taken: Result<(), String>,
+    },
 }
 
-/// The store's word on one event.
+/// What the store kept for the core.
+#[derive(Debug, Clone)]
+pub enum Restore {
+    /// A stored announcement.
+    Announcement(Arc<Event>),
+    /// The state that a repository has.
+    Applied { repo: RepoId, rank: Rank },
+    /// A held event; announcements come before the others.
+    Held {
+        event: Arc<Event>,
+        until: Timestamp,
+        remembered: bool,
+    },
+}
+
+/// It did not happen; the log says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreOutcome {
-    Stored(Seq),
-    Duplicate,
-    /// A newer version, or one of the same second with a lower id, is here or was.
-    Replaced,
-    Deleted,
-    Vanished,
-    /// The disk refused; nothing was stored.
-    Failed,
+pub struct Failed;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitDone {
+    Done,
+    /// The kind of each object asked for, `None` for those that are not there.
+    Probed(Vec<Option<ObjectKind>>),
+    /// What the refs are.
+    Refs {
+        refs: Refs,
+        tips: Vec<(EventId, ObjectId)>,
+    },
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grasp_core::{Answer, Effect, Limits, Origin, auth};
+use grasp_core::{Answer, Effect, Limits, Origin, Service, auth};
 
 use crate::stage::{ALICE, BOB, NOON, Stage, event, note};
 
@@ -145,7 +145,8 @@ fn a_challenge_is_answered_by_one_event_for_one_relay_and_one_moment() {
             at,
             &[&["challenge", challenge], &["relay", relay]],
         );
-        auth::check(&event, "c", "wss://relay.example", now)
+        let us = Service::of_url("wss://relay.example").unwrap();
+        auth::check(&event, "c", &us, now)
     };
     let relay = "wss://relay.example/";
     assert_eq!(answer(22_242, NOON, "c", relay), Ok(ALICE));

@@ -1,6 +1,15 @@
 //! Stories about the core: what happens, and exactly which effects follow, in virtual time.
 
 mod admission;
+mod announcements;
+mod failures;
+mod maintainers;
+mod pull_requests;
+mod purgatory;
+mod pushes;
+mod related;
+mod scene;
 mod stage;
+mod states;
 mod storing;
 mod time;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grasp_core::event::event_id;
 use grasp_core::{
     Core, Effect, Event, Input, Kind, Limits, Mono, Now, Origin, Policy, Pubkey, StoreOutcome,
     Ticket, Timestamp,
 };
-use serde_json::json;
+use grasp_sim::disk::Disk;
+use grasp_sim::forge;
 
 pub const NOON: u64 = 1_700_000_000;
 pub const ALICE: Pubkey = Pubkey([1; 32]);
@@ -16,6 +16,8 @@ pub const BOB: Pubkey = Pubkey([2; 32]);
 
 pub struct Stage {
     pub core: Core,
+    /// Nothing is ever on it: these stories answer for the store themselves.
+    disk: Disk,
     second: u64,
     next_ticket: u64,
 }
@@ -25,17 +27,19 @@ impl Stage {
         Self::with(Limits::default())
     }
 
+    /// A general relay, so that notes of all kinds may play.
     pub fn with(limits: Limits) -> Self {
         let policy = Policy {
-            relay_url: "wss://relay.example".to_owned(),
-            limits,
+            takes_unrelated: true,
+            ..grasp_sim::policy(limits)
         };
         let mut stage = Self {
             core: Core::new(policy, 7),
+            disk: Disk::default(),
             second: 0,
             next_ticket: 0,
         };
-        stage.core.handle_timeout(stage.now());
+        stage.core.handle_timeout(stage.now(), &stage.disk);
         stage
     }
 
@@ -73,12 +77,12 @@ impl Stage {
     }
 
     pub fn feed(&mut self, input: Input) -> Vec<Effect> {
-        self.core.handle(input, self.now());
+        self.core.handle(input, self.now(), &self.disk);
         self.effects()
     }
 
     pub fn timeout(&mut self) -> Vec<Effect> {
-        self.core.handle_timeout(self.now());
+        self.core.handle_timeout(self.now(), &self.disk);
         self.effects()
     }
 
@@ -92,17 +96,6 @@ pub fn note(author: Pubkey, created_at: u64) -> Arc<Event> {
 }
 
 pub fn event(pubkey: Pubkey, kind: u16, created_at: u64, tags: &[&[&str]]) -> Arc<Event> {
-    let tags: Vec<Vec<String>> = tags
-        .iter()
-        .map(|tag| tag.iter().map(|part| (*part).to_owned()).collect())
-        .collect();
-    let id = event_id(&pubkey, Timestamp(created_at), Kind(kind), &tags, "");
-    let json = json!({
-        "id": id, "pubkey": pubkey, "created_at": created_at, "kind": kind,
-        "tags": tags, "content": "", "sig": "0".repeat(128),
-    });
-    match Event::from_stored(&json.to_string()) {
-        Ok(event) => Arc::new(event),
-        Err(error) => panic!("a story's event is well formed: {error}"),
-    }
+    let tags = tags.iter().map(|tag| forge::tag(tag)).collect();
+    forge::event(pubkey, Kind(kind), created_at, tags)
 }

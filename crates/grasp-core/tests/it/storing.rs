@@ -17,7 +17,7 @@ fn an_event_is_answered_and_announced_only_after_its_commit() {
             event: event.clone()
         }]
     );
-    assert_eq!(stage.core.storing(), 1);
+    assert_eq!(stage.core.under_way(), 1);
     assert_eq!(
         stage.commit(0, StoreOutcome::Stored(Seq(5))),
         [
@@ -31,7 +31,7 @@ fn an_event_is_answered_and_announced_only_after_its_commit() {
             },
         ]
     );
-    assert_eq!(stage.core.storing(), 0);
+    assert_eq!(stage.core.under_way(), 0);
 }
 
 #[test]

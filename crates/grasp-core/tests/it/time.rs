@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use grasp_core::{Core, Effect, Input, Limits, Policy, Timestamp, Wake};
+use grasp_core::{Core, Effect, Input, Limits, Timestamp, Wake};
 
 use crate::stage::{NOON, Stage};
 
 #[test]
 fn a_new_core_asks_to_be_woken() {
-    let policy = Policy {
-        relay_url: String::new(),
-        limits: Limits::default(),
-    };
-    let core = Core::new(policy, 1);
+    let core = Core::new(grasp_sim::policy(Limits::default()), 1);
     assert!(matches!(core.poll_timeout(), Some((_, Wake::SweepExpired))));
 }
 

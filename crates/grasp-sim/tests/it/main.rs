@@ -1,9 +1,13 @@
 //! The simulator keeps its own promises: a seed tells one story, and every seed comes right.
 
-use grasp_sim::{Trace, run};
+use grasp_sim::{Summary, Trace, run};
 
 /// Seeds that failed once stay here for ever.
-const REMEMBERED: &[u64] = &[];
+const REMEMBERED: &[u64] = &[
+    113, 125, 132, 145, 148, 154, 168, 170, 179, 180, 187, 188, 190, 192, 210, 223, 225, 238, 247,
+    256, 257, 260, 291, 308, 323, 325, 390, 398, 441, 474, 578, 743, 1236, 1379, 2155, 2264, 3748,
+    6515, 7577, 8071, 10278, 10917,
+];
 
 #[test]
 fn every_seed_comes_right() {
@@ -30,9 +34,11 @@ fn the_weather_differs() {
         .collect();
     assert!(summaries.iter().any(|summary| summary.crashes > 0));
     assert!(summaries.iter().any(|summary| summary.crashes == 0));
-    assert!(
-        summaries
-            .iter()
-            .all(|summary| summary.published > 0 && summary.stored > 0)
-    );
+    assert!(summaries.iter().all(|summary| summary.published > 0));
+    let enough = |count: fn(&Summary) -> bool| {
+        summaries.iter().filter(|summary| count(summary)).count() >= 10
+    };
+    assert!(enough(|summary| summary.stored > 10));
+    assert!(enough(|summary| summary.pushed > 0));
+    assert!(enough(|summary| summary.hosted > 0));
 }

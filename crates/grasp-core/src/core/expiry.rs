@@ -1,0 +1,110 @@
+//! What has waited long enough. Deadlines are in unix seconds, because they outlive the process.
+
+use std::time::Duration;
+
+use super::Core;
+use super::retry::Discard;
+use crate::admit::{Needs, Refusal};
+use crate::clock::{Mono, Timestamp};
+use crate::facts::Facts;
+use crate::id::EventId;
+use crate::nip34::RepoId;
+use crate::purgatory::REMEMBERED;
+use crate::registry::Standing;
+
+/// How much longer something waits that is being worked on right now.
+const BUSY: Duration = Duration::from_secs(60);
+
+impl Core {
+    pub(super) fn next_expiry(&self) -> Option<Mono> {
+        let held = self.purgatory.next_deadline();
+        let tips = self.early_tips.next_deadline();
+        let until = held.into_iter().chain(tips).min()?;
+        let wait = until.0.saturating_sub(self.now.unix.0);
+        Some(self.now.mono + Duration::from_secs(wait))
+    }
+
+    pub(super) fn expire(&mut self, facts: &dyn Facts) {
+        while let Some(id) = self.purgatory.expired(self.now.unix) {
+            if self.is_busy(&id) {
+                let until = self.now.unix.saturating_add(BUSY);
+                self.purgatory.extend(&id, until);
+            } else {
+                self.expire_one(&id, facts);
+            }
+        }
+        self.expire_tips();
+    }
+
+    fn expire_one(&mut self, id: &EventId, facts: &dyn Facts) {
+        let Some(held) = self.purgatory.get(id) else {
+            return;
+        };
+        if let Needs::State(announcement) = &held.needs
+            && self.registry.repo_of(id) == Some(&announcement.repo)
+            && self.registry.hosting(&announcement.repo) == Some(Standing::Held)
+        {
+            let repo = announcement.repo.clone();
+            return match self.awaited_state(&repo) {
+                Some(until) => self.purgatory.extend(id, until),
+                None => self.remember(id, &repo),
+            };
+        }
+        self.give_up(id, &Refusal::Expired, facts);
+    }
+
+    /// A state that still waits for its push keeps the repository, as a late one would revive it.
+    fn awaited_state(&self, repo: &RepoId) -> Option<Timestamp> {
+        let states = self.purgatory.states(&repo.identifier).into_iter();
+        let held = states.filter_map(|id| self.purgatory.get(&id));
+        let own = held.filter(|held| self.registry.is_maintainer(repo, &held.event.pubkey));
+        let until = own.map(|held| held.until).max();
+        until.filter(|until| *until > self.now.unix)
+    }
+
+    /// The bare repository goes, the announcement stays in mind for a day.
+    fn remember(&mut self, id: &EventId, repo: &RepoId) {
+        self.registry.set_standing(repo, Standing::Remembered);
+        let until = self.now.unix.saturating_add(REMEMBERED);
+        self.purgatory.extend(id, until);
+        self.forget_tips(repo);
+        self.discard(Discard {
+            repo: repo.clone(),
+            retire: false,
+            unhold: None,
+        });
+        self.write_down(vec![*id]);
+    }
+
+    /// Something is under way that may serve it.
+    pub(super) fn is_busy(&self, id: &EventId) -> bool {
+        let Some(held) = self.purgatory.get(id) else {
+            return false;
+        };
+        let pushed_to = match &held.needs {
+            Needs::State(announcement) => self.is_pushed_to(&announcement.repo),
+            _ => self.is_pushed(id),
+        };
+        pushed_to || self.is_worked_on(id) || !held.submitters.is_empty()
+    }
+
+    /// The store or git will have a word on it.
+    pub(super) fn is_worked_on(&self, id: &EventId) -> bool {
+        let working = match self.purgatory.get(id).map(|held| &held.needs) {
+            Some(Needs::State(announcement)) => {
+                let repo = &announcement.repo;
+                self.settling.contains_key(&repo.identifier) || self.creating.contains_key(repo)
+            }
+            Some(Needs::Refs(state)) => self.settling.contains_key(&state.identifier),
+            Some(Needs::Tip { .. }) => self.landing.contains_key(id),
+            _ => false,
+        };
+        working || self.in_flight.contains_key(id)
+    }
+
+    fn expire_tips(&mut self) {
+        while let Some((repo, id)) = self.early_tips.take_expired(self.now.unix) {
+            self.remove_tip(&repo, id);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Into purgatory and out of it again, for everything that is not decided by objects: writing
+//! down, waiting for another event, coming back after one.
+
+use std::sync::Arc;
+
+use super::retry::Again;
+use super::{Answer, Change, Core, Errand, Failed, answer_of};
+use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
+use crate::clock::Timestamp;
+use crate::event::{Event, Kind};
+use crate::facts::{Facts, StoreOutcome};
+use crate::id::EventId;
+use crate::nip34::{Announcement, Identifier, Rank, RepoId, Target, targets};
+use crate::purgatory::{Durability, Held};
+use crate::registry::Standing;
+use crate::ticket::{Job, Ticket};
+
+/// Causes that one early event is filed under.
+const MAX_CAUSES: usize = 16;
+/// Things that an accepted event names and that may have come before it.
+const MAX_NAMED: usize = 64;
+
+impl Core {
+    /// A second copy of a held event is answered like the first.
+    pub(super) fn is_held_already(
+        &mut self,
+        ticket: Ticket,
+        id: &EventId,
+        facts: &dyn Facts,
+    ) -> bool {
+        let Some(held) = self.purgatory.get_mut(id) else {
+            return false;
+        };
+        let remembered = match &held.needs {
+            Needs::Arrival(_) => return false,
+            Needs::State(announcement) => {
+                self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
+            }
+            _ => false,
+        };
+        if remembered {
+            return false;
+        }
+        if held.durability == Durability::OnDisk && held.submitters.is_empty() {
+            self.answer(ticket, Answer::Held);
+            return true;
+        }
+        held.submitters.push(ticket);
+        if held.durability == Durability::InMemory && !self.is_worked_on(id) {
+            self.pursue(id, facts);
+        }
+        true
+    }
+
+    /// What comes too early by sync or import is kept in mind; a client hears why and may try
+    /// again.
+    pub(super) fn on_refused(
+        &mut self,
+        ticket: Ticket,
+        event: Arc<Event>,
+        origin: &Origin,
+        refusal: Refusal,
+    ) {
+        let early = matches!(
+            refusal,
+            Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer
+        );
+        let known = self.purgatory.get(&event.id).is_some();
+        let room = known || self.purgatory.room_for(&event, &self.policy.limits).is_ok();
+        if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
+            let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+            let causes = causes(&event);
+            self.purgatory.insert(event, Needs::Arrival(causes), until);
+        }
+        self.refuse(ticket, refusal);
+    }
+
+    pub(super) fn on_hold(
+        &mut self,
+        ticket: Ticket,
+        event: Arc<Event>,
+        needs: Needs,
+        facts: &dyn Facts,
+    ) {
+        if let Some(outcome) = facts.foresee(&event) {
+            return self.answer(ticket, answer_of(outcome));
+        }
+        let known = self.purgatory.get(&event.id).is_some();
+        if let Err(refusal) = self.purgatory.room_for(&event, &self.policy.limits)
+            && !known
+        {
+            return self.refuse(ticket, refusal);
+        }
+        let id = event.id;
+        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        self.purgatory.insert(Arc::clone(&event), needs, until);
+        if let Some(held) = self.purgatory.get_mut(&id) {
+            held.submitters.push(ticket);
+        }
+        self.meet_early_tips(&event, facts);
+        self.pursue(&id, facts);
+        self.look_again_after(&event, facts);
+    }
+
+    /// Does for a held event what may bring it on.
+    pub(super) fn pursue(&mut self, id: &EventId, facts: &dyn Facts) {
+        let Some(held) = self.purgatory.get(id) else {
+            return;
+        };
+        let event = Arc::clone(&held.event);
+        match held.needs.clone() {
+            Needs::State(announcement) => self.host(announcement, facts),
+            Needs::Refs(state) => {
+                let repos = self
+                    .registry
+                    .maintained_by(&state.author, &state.identifier);
+                for repo in &repos {
+                    self.revive(repo);
+                }
+                self.settle(&state.identifier, repos, facts);
+            }
+            Needs::Tip { .. } => self.land(id, facts),
+            Needs::Release(_) => {
+                self.count_in(&event, facts);
+                self.write_down(vec![*id]);
+            }
+            Needs::Nothing => self.write_down(vec![*id]),
+            Needs::Arrival(_) => {}
+        }
+    }
+
+    /// An announcement that is held with the repository that invites its author has its say in
+    /// who maintains.
+    fn count_in(&mut self, event: &Event, facts: &dyn Facts) {
+        if event.kind != Kind::ANNOUNCEMENT {
+            return;
+        }
+        if let Ok(announcement) = Announcement::read(event, &self.policy.service) {
+            let repo = announcement.repo.clone();
+            self.announce(announcement, Standing::Held);
+            let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
+            self.settle(&repo.identifier, maintained, facts);
+        }
+    }
+
+    /// Makes held events durable; their submitters are answered when they are.
+    pub(super) fn write_down(&mut self, ids: Vec<EventId>) {
+        let job = Job(self.next_job);
+        let mut changes = Vec::new();
+        for id in &ids {
+            let Some(held) = self.purgatory.get_mut(id) else {
+                continue;
+            };
+            if held.durability == Durability::InMemory {
+                held.durability = Durability::Writing(job);
+            }
+            let remembered = match &held.needs {
+                Needs::State(announcement) => {
+                    self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
+                }
+                _ => false,
+            };
+            changes.push(Change::Hold {
+                event: Arc::clone(&held.event),
+                until: held.until,
+                remembered,
+            });
+        }
+        if !changes.is_empty() {
+            self.commit(changes, Errand::WrittenDown(ids));
+        }
+    }
+
+    pub(super) fn on_written_down(
+        &mut self,
+        job: Job,
+        ids: &[EventId],
+        written: bool,
+        facts: &dyn Facts,
+    ) {
+        for id in ids {
+            let Some(held) = self.purgatory.get_mut(id) else {
+                continue;
+            };
+            match held.durability {
+                Durability::OnDisk => {}
+                Durability::Writing(by) if by == job => {}
+                Durability::Writing(_) | Durability::InMemory => continue,
+            }
+            if written {
+                held.durability = Durability::OnDisk;
+                for ticket in std::mem::take(&mut held.submitters) {
+                    self.answer(ticket, Answer::Held);
+                }
+                self.on_durable(id, facts);
+            } else {
+                self.not_written(id, facts);
+            }
+        }
+    }
+
+    /// What is on disk already stays, and what is being worked on may still get there.
+    fn not_written(&mut self, id: &EventId, facts: &dyn Facts) {
+        self.refuse_submitters(id, &Refusal::StoreFailed);
+        let busy = self.is_busy(id);
+        match self.purgatory.get_mut(id) {
+            Some(held) if held.durability == Durability::OnDisk => {}
+            Some(held) if busy => held.durability = Durability::InMemory,
+            _ => self.give_up(id, &Refusal::StoreFailed, facts),
+        }
+    }
+
+    /// An announcement is written down: the versions before it need not wait, and its refs may
+    /// move.
+    fn on_durable(&mut self, id: &EventId, facts: &dyn Facts) {
+        let Some(repo) = self.registry.repo_of(id).cloned() else {
+            return;
+        };
+        for version in self.held_versions(&repo) {
+            if version != *id {
+                self.give_up(&version, &Refusal::Replaced, facts);
+            }
+        }
+        self.settle(&repo.identifier, vec![repo.clone()], facts);
+    }
+
+    /// An event is served: versions before it will never be.
+    pub(super) fn give_up_older(&mut self, event: &Event, facts: &dyn Facts) {
+        let Some(address) = event.address() else {
+            return;
+        };
+        let rank = Rank::of(event);
+        for id in self.purgatory.at_address(&address, event.created_at) {
+            let held = self.purgatory.get(&id);
+            if held.is_some_and(|held| Rank::of(&held.event) < rank) {
+                self.give_up(&id, &Refusal::Replaced, facts);
+            }
+        }
+    }
+
+    /// Forgets a held event and tells whoever waits.
+    pub(super) fn give_up(&mut self, id: &EventId, refusal: &Refusal, facts: &dyn Facts) {
+        self.refuse_submitters(id, refusal);
+        let Some(held) = self.purgatory.remove(id) else {
+            return;
+        };
+        let written = held.durability != Durability::InMemory;
+        let unhold = written.then_some(*id);
+        match &held.needs {
+            Needs::Arrival(_) => {}
+            _ if held.event.kind == Kind::ANNOUNCEMENT => {
+                return self.withdraw(&held.event, unhold, facts);
+            }
+            _ => self.remove_tips_of(id, facts),
+        }
+        unhold.into_iter().for_each(|id| self.unhold(id));
+    }
+
+    pub(super) fn refuse_submitters(&mut self, id: &EventId, refusal: &Refusal) {
+        let Some(held) = self.purgatory.get_mut(id) else {
+            return;
+        };
+        for ticket in std::mem::take(&mut held.submitters) {
+            self.refuse(ticket, refusal.clone());
+        }
+    }
+
+    /// Takes the row of an event away that is held no longer.
+    pub(super) fn unhold(&mut self, id: EventId) {
+        if self.purgatory.get(&id).is_none() {
+            self.commit(vec![Change::Unhold(id)], Errand::Unheld(id));
+        }
+    }
+
+    pub(super) fn on_unheld(&mut self, id: EventId, done: bool) {
+        if !done {
+            self.retry_later(Again::Unhold(id));
+        }
+    }
+
+    /// An announcement is served: its repository, and whom it trusts, may have changed.
+    pub(super) fn on_announced(&mut self, event: &Event, facts: &dyn Facts) {
+        let Ok(announcement) = Announcement::read(event, &self.policy.service) else {
+            return;
+        };
+        let repo = announcement.repo.clone();
+        self.give_up_older(event, facts);
+        self.announce(announcement, Standing::Served);
+        let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
+        self.settle(&repo.identifier, maintained, facts);
+        // A newer one that came while this one was being stored replaces it at once.
+        for version in self.held_versions(&repo) {
+            self.reconsider(&version, facts);
+        }
+    }
+
+    pub(super) fn look_again_after(&mut self, event: &Event, facts: &dyn Facts) {
+        let mut causes = caused_by(event);
+        while let Some(cause) = causes.pop() {
+            for id in self.purgatory.waiting_for(&cause) {
+                let held_now = self.reconsider(&id, facts);
+                causes.extend(held_now.iter().flat_map(|event| caused_by(event)));
+            }
+        }
+    }
+
+    /// What an accepted event names may come in, if it came too early.
+    pub(super) fn look_at_named(&mut self, event: &Event, facts: &dyn Facts) {
+        for target in targets(event).take(MAX_NAMED) {
+            let ids = match target {
+                Target::Event(id) => vec![id],
+                Target::Address(address) => {
+                    self.purgatory.at_address(&address, Timestamp(u64::MAX))
+                }
+            };
+            for id in ids {
+                let held = self.purgatory.get(&id);
+                if held.is_some_and(|held| matches!(held.needs, Needs::Arrival(_))) {
+                    self.reconsider(&id, facts);
+                }
+            }
+        }
+    }
+
+    /// Judges a waiting event again, in the turn in which what it waited for came. The event, if
+    /// it is held from now on.
+    pub(super) fn reconsider(&mut self, id: &EventId, facts: &dyn Facts) -> Option<Arc<Event>> {
+        let held = self.purgatory.get(id)?;
+        if self.in_flight.contains_key(id) {
+            return None;
+        }
+        let was_early = matches!(held.needs, Needs::Arrival(_));
+        let (event, until) = (Arc::clone(&held.event), held.until);
+        // It passed the checks on its submitter when it came.
+        match self.judge(&event, &Origin::Import, facts) {
+            Verdict::Drop(_) => return None,
+            Verdict::Store => {
+                self.join(&event);
+                return None;
+            }
+            Verdict::Hold(needs) => {
+                let same = |held: &Held| held.needs == needs;
+                if self.purgatory.get(id).is_some_and(same) {
+                    return None;
+                }
+                if was_early && facts.foresee(&event).is_some() {
+                    self.purgatory.remove(id);
+                    return None;
+                }
+                self.purgatory.insert(Arc::clone(&event), needs, until);
+            }
+        }
+        self.meet_early_tips(&event, facts);
+        self.pursue(id, facts);
+        was_early.then_some(event)
+    }
+
+    /// What it waited for is served: so is it.
+    pub(super) fn join(&mut self, event: &Arc<Event>) {
+        self.in_flight.insert(event.id, event.kind);
+        let changes = vec![Change::Store(Arc::clone(event)), Change::Unhold(event.id)];
+        self.commit(changes, Errand::Joined(Arc::clone(event)));
+    }
+
+    pub(super) fn on_joined(
+        &mut self,
+        event: &Arc<Event>,
+        outcomes: Result<Vec<StoreOutcome>, Failed>,
+        facts: &dyn Facts,
+    ) {
+        self.in_flight.remove(&event.id);
+        match outcomes.as_deref() {
+            Ok([outcome, ..]) => self.released(event, *outcome, facts),
+            _ => {
+                self.refuse_submitters(&event.id, &Refusal::StoreFailed);
+                self.retry_later(Again::Event(event.id));
+            }
+        }
+    }
+
+    /// A held event is in the store, or the store has said that it never will be.
+    pub(super) fn released(
+        &mut self,
+        event: &Arc<Event>,
+        outcome: StoreOutcome,
+        facts: &dyn Facts,
+    ) {
+        self.leave(&event.id, outcome);
+        self.on_left(event, outcome, facts);
+    }
+
+    /// It is held no longer; whoever waits is told.
+    pub(super) fn leave(&mut self, id: &EventId, outcome: StoreOutcome) {
+        let held = self.purgatory.remove(id);
+        for ticket in held.into_iter().flat_map(|held| held.submitters) {
+            self.answer(ticket, answer_of(outcome));
+        }
+    }
+
+    pub(super) fn on_left(&mut self, event: &Arc<Event>, outcome: StoreOutcome, facts: &dyn Facts) {
+        match outcome {
+            StoreOutcome::Stored(seq) => self.on_accepted(event, seq, facts),
+            // It stands in the registry and will not be stored.
+            _ if event.kind == Kind::ANNOUNCEMENT => self.withdraw(event, None, facts),
+            _ => self.remove_tips_of(&event.id, facts),
+        }
+    }
+}
+
+/// Whose verdict an event may change by being here.
+fn caused_by(event: &Event) -> Vec<Cause> {
+    let mut causes = vec![Cause::Came(Target::Event(event.id))];
+    if let Some(address) = event.address() {
+        if let Some(repo) = RepoId::of_address(&address) {
+            causes.push(Cause::Announced(repo.identifier));
+        }
+        causes.push(Cause::Came(Target::Address(address)));
+    }
+    causes
+}
+
+/// What an event that came too early waits for.
+pub(super) fn causes(event: &Event) -> Vec<Cause> {
+    if matches!(event.kind, Kind::ANNOUNCEMENT | Kind::STATE) {
+        let identifier = Identifier::parse(event.tag("d").unwrap_or_default());
+        return identifier.into_iter().map(Cause::Announced).collect();
+    }
+    targets(event).take(MAX_CAUSES).map(Cause::Came).collect()
+}

@@ -1,0 +1,187 @@
+//! Repositories come and go with their announcements: what the registry says, git is made to
+//! follow.
+
+use super::retry::{Again, Discard};
+use super::{Core, Errand, GitTask};
+use crate::admit::{Needs, Refusal};
+use crate::clock::Timestamp;
+use crate::event::{Event, Kind};
+use crate::facts::Facts;
+use crate::id::EventId;
+use crate::nip34::{Announcement, RepoId};
+use crate::purgatory::{Durability, Held};
+use crate::registry::Standing;
+
+impl Core {
+    /// The held event that a repository stands on.
+    pub(super) fn held_announcement(&self, repo: &RepoId) -> Option<&Held> {
+        let announcement = self.registry.announcement(repo)?;
+        self.purgatory.get(&announcement.rank.id)
+    }
+
+    /// Every held announcement of a repository.
+    pub(super) fn held_versions(&self, repo: &RepoId) -> Vec<EventId> {
+        let address = repo.address(Kind::ANNOUNCEMENT);
+        let mut ids = self.purgatory.at_address(&address, Timestamp(u64::MAX));
+        ids.retain(|id| {
+            let held = self.purgatory.get(id);
+            held.is_some_and(|held| !matches!(held.needs, Needs::Arrival(_)))
+        });
+        ids
+    }
+
+    /// The repository must be there before its owner hears that the announcement is taken.
+    pub(super) fn host(&mut self, announcement: Announcement, facts: &dyn Facts) {
+        let (repo, id) = (announcement.repo.clone(), announcement.rank.id);
+        self.registry.announce(announcement, Standing::Held);
+        if self.registry.repo_of(&id).is_none() {
+            return self.give_up(&id, &Refusal::Replaced, facts);
+        }
+        self.create(&repo);
+    }
+
+    pub(super) fn create(&mut self, repo: &RepoId) {
+        *self.creating.entry(repo.clone()).or_default() += 1;
+        self.ask_git(repo, GitTask::Create, Errand::Created(repo.clone()));
+    }
+
+    pub(super) fn on_created(&mut self, repo: &RepoId, created: bool, facts: &dyn Facts) {
+        if let Some(asked) = self.creating.get_mut(repo) {
+            *asked -= 1;
+            if *asked == 0 {
+                self.creating.remove(repo);
+            }
+        }
+        if !self.registry.is_hosted(repo) {
+            return;
+        }
+        if created {
+            return self.objects_came(repo, facts);
+        }
+        let held = self.held_announcement(repo);
+        let held = held.map(|held| (held.event.id, held.durability));
+        match held {
+            // Nobody was promised anything yet.
+            Some((id, Durability::InMemory)) => self.give_up(&id, &Refusal::StoreFailed, facts),
+            Some((id, _)) => {
+                self.refuse_submitters(&id, &Refusal::StoreFailed);
+                self.retry_later(Again::Repo(repo.clone()));
+            }
+            None => self.retry_later(Again::Repo(repo.clone())),
+        }
+    }
+
+    /// A late state brings back a repository that had expired.
+    pub(super) fn revive(&mut self, repo: &RepoId) {
+        if self.registry.hosting(repo) != Some(Standing::Remembered) {
+            return;
+        }
+        let Some(id) = self.held_announcement(repo).map(|held| held.event.id) else {
+            return;
+        };
+        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        self.purgatory.extend(&id, until);
+        self.registry.set_standing(repo, Standing::Held);
+        self.create(repo);
+        self.write_down(vec![id]);
+    }
+
+    /// Takes an announcement as its author's word; git follows.
+    pub(super) fn announce(&mut self, announcement: Announcement, standing: Standing) {
+        let repo = announcement.repo.clone();
+        let before = self.registry.hosting(&repo);
+        self.registry.announce(announcement, standing);
+        self.follow(&repo, before, None);
+    }
+
+    /// A held announcement was given up: the repository stands on what else is here.
+    pub(super) fn withdraw(&mut self, event: &Event, unhold: Option<EventId>, facts: &dyn Facts) {
+        if let Some(repo) = self.registry.repo_of(&event.id).cloned() {
+            return self.unhost(&repo, unhold, facts);
+        }
+        // A newer one may have said that the repository is elsewhere, and a kill come before it
+        // was put away.
+        let read = Announcement::read(event, &self.policy.service);
+        match read {
+            Ok(Announcement { repo, lists_us, .. })
+                if lists_us && !self.registry.is_hosted(&repo) =>
+            {
+                let retire = self.registry.applied(&repo).is_some();
+                self.discard(Discard {
+                    repo,
+                    retire,
+                    unhold,
+                });
+            }
+            _ => unhold.into_iter().for_each(|id| self.unhold(id)),
+        }
+    }
+
+    /// The announcement that a repository stands on is gone. Another may be here: an older one
+    /// that waits, or one in the store.
+    pub(super) fn unhost(&mut self, repo: &RepoId, unhold: Option<EventId>, facts: &dyn Facts) {
+        let before = self.registry.hosting(repo);
+        self.registry.forget(repo);
+        let stored = facts.newest(&repo.address(Kind::ANNOUNCEMENT));
+        let stored = stored.map(|event| (event, Standing::Served));
+        let held = self.held_versions(repo).into_iter();
+        let held = held.filter_map(|id| Some(self.purgatory.get(&id)?.event.clone()));
+        let others = held.map(|event| (event, Standing::Held));
+        let others: Vec<_> = others.chain(stored).collect();
+        for (event, standing) in others {
+            if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
+                self.registry.announce(announcement, standing);
+            }
+        }
+        self.follow(repo, before, unhold);
+        if self.registry.announcement(repo).is_some() {
+            let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
+            self.settle(&repo.identifier, maintained, facts);
+        }
+    }
+
+    /// Makes or puts away the bare repository, where its standing has changed.
+    fn follow(&mut self, repo: &RepoId, before: Option<Standing>, unhold: Option<EventId>) {
+        let (was, is) = (
+            before >= Some(Standing::Held),
+            self.registry.is_hosted(repo),
+        );
+        if is && !was && !self.creating.contains_key(repo) {
+            self.create(repo);
+        }
+        if was && !is {
+            self.forget_tips(repo);
+            let retire = before == Some(Standing::Served);
+            let repo = repo.clone();
+            self.discard(Discard {
+                repo,
+                retire,
+                unhold,
+            });
+        } else if let Some(id) = unhold {
+            self.unhold(id);
+        }
+    }
+
+    pub(super) fn discard(&mut self, discard: Discard) {
+        if self.registry.is_hosted(&discard.repo) {
+            // It is announced anew before the old one could be put away: what is in it now?
+            discard.unhold.into_iter().for_each(|id| self.unhold(id));
+            self.unchecked.push_back(discard.repo);
+            return self.check_next();
+        }
+        if self.registry.applied(&discard.repo).is_some() {
+            self.out_of_step.insert(discard.repo.clone());
+        }
+        let (repo, task) = (discard.repo.clone(), discard.task());
+        self.ask_git(&repo, task, Errand::Discarded(discard));
+    }
+
+    pub(super) fn on_discarded(&mut self, discard: Discard, gone: bool) {
+        if !gone {
+            self.retry_later(Again::Discard(discard));
+        } else if let Some(id) = discard.unhold {
+            self.unhold(id);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A push from its commands to its report. It moves no ref: its objects complete a state, and the
+//! release of that state moves them.
+
+use super::{Core, Effect, Errand};
+use crate::facts::Facts;
+use crate::git::{ObjectId, Refs};
+use crate::id::EventId;
+use crate::nip34::{Identifier, Rank, RepoId, State};
+use crate::push::{self, Command, Decision, Plan, PushRefusal};
+use crate::ticket::PushId;
+
+#[derive(Debug)]
+pub struct Push {
+    repo: RepoId,
+    plan: Plan,
+    /// Its objects are kept, and it is refused, unless the rest turns out to be here already.
+    refusal: Option<PushRefusal>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Receiving,
+    SettingTips,
+    /// Until the repository is settled and the pull requests have landed.
+    Waiting,
+}
+
+impl Core {
+    pub(super) fn on_push(
+        &mut self,
+        push: PushId,
+        repo: RepoId,
+        commands: &[Command],
+        present: &Refs,
+        facts: &dyn Facts,
+    ) {
+        let decision = if self.registry.is_hosted(&repo) {
+            self.notice_lost_refs(&repo, present, facts);
+            let states = self.expected_states(&repo, facts);
+            let states: Vec<&State> = states.iter().collect();
+            push::judge(commands, present, &states, |id| self.tip_of(id, facts))
+        } else {
+            Decision::Refuse(PushRefusal::NotHosted)
+        };
+        let (plan, refusal) = match &decision {
+            Decision::Take(plan) => (Some(plan.clone()), None),
+            Decision::KeepObjects(refusal) => (Some(Plan::default()), Some(refusal.clone())),
+            Decision::Refuse(_) => (None, None),
+        };
+        if let Some(plan) = plan {
+            let stage = Stage::Receiving;
+            let started = Push {
+                repo,
+                plan,
+                refusal,
+                stage,
+            };
+            self.pushes.insert(push, started);
+        }
+        self.effects.push_back(Effect::Decide { push, decision });
+    }
+
+    pub(super) fn on_push_taken(
+        &mut self,
+        push: PushId,
+        taken: Result<(), String>,
+        facts: &dyn Facts,
+    ) {
+        let Some(started) = self.pushes.get_mut(&push) else {
+            return;
+        };
+        let repo = started.repo.clone();
+        if let Err(why) = taken {
+            return self.report(push, Err(PushRefusal::Objects(why)));
+        }
+        let tips = started.plan.tips.clone();
+        if tips.is_empty() {
+            started.stage = Stage::Waiting;
+            return self.objects_came(&repo, facts);
+        }
+        started.stage = Stage::SettingTips;
+        if let Err(refusal) = self.expect_events(&repo, &tips, facts) {
+            return self.report(push, Err(refusal));
+        }
+        self.set_tips(&repo, &tips, Errand::PushedTips(push));
+    }
+
+    /// Tips whose event is not here wait for it. One may have come while the objects did.
+    fn expect_events(
+        &mut self,
+        repo: &RepoId,
+        tips: &[(EventId, ObjectId)],
+        facts: &dyn Facts,
+    ) -> Result<(), PushRefusal> {
+        for (id, tip) in tips {
+            push::judge_tip(*id, Some(*tip), &|id| self.tip_of(id, facts))?;
+        }
+        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        for (id, tip) in tips {
+            // This repository may not have been here when the event came.
+            self.reconsider(id, facts);
+            if self.early_tips.is_full() {
+                return Err(PushRefusal::TooManyTips);
+            }
+            if !self.is_place(repo, id, facts) {
+                self.early_tips.insert(repo.clone(), *id, *tip, until);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refs that are not what the applied state says, because a disk lost them, may be pushed
+    /// again.
+    fn notice_lost_refs(&mut self, repo: &RepoId, present: &Refs, facts: &dyn Facts) {
+        let applied = self.registry.applied(repo);
+        let event = applied.and_then(|rank| facts.event(&rank.id));
+        let state = event.and_then(|event| State::read(&event).ok());
+        if let Some(Ok(targets)) = state.map(|state| state.refs)
+            && targets.refs != *present
+        {
+            self.out_of_step.insert(repo.clone());
+        }
+    }
+
+    pub(super) fn on_pushed_tips(&mut self, push: PushId, set: bool, facts: &dyn Facts) {
+        let Some(started) = self.pushes.get_mut(&push) else {
+            return;
+        };
+        let repo = started.repo.clone();
+        if !set {
+            return self.report(push, Err(PushRefusal::Failed));
+        }
+        started.stage = Stage::Waiting;
+        let tips = started.plan.tips.clone();
+        for (id, _) in tips {
+            self.land(&id, facts);
+        }
+        self.objects_came(&repo, facts);
+    }
+
+    /// A repository has settled: tell those whose push waited for it.
+    pub(super) fn report_pushes(&mut self, identifier: &Identifier) {
+        let ended: Vec<PushId> = self
+            .pushes
+            .iter()
+            .filter(|(_, push)| push.stage == Stage::Waiting)
+            .filter(|(_, push)| push.repo.identifier == *identifier)
+            .filter(|(_, push)| !self.has_landing(&push.plan))
+            .map(|(id, _)| *id)
+            .collect();
+        for push in ended {
+            let result = self.result_of(push);
+            self.report(push, result);
+        }
+    }
+
+    /// A pull request has landed: the push that brought it may be complete.
+    pub(super) fn report_tip_pushes(&mut self, event: &EventId) {
+        let repos: Vec<Identifier> = self
+            .pushes
+            .values()
+            .filter(|push| push.plan.tips.iter().any(|(id, _)| id == event))
+            .map(|push| push.repo.identifier.clone())
+            .collect();
+        for identifier in repos {
+            if !self.settling.contains_key(&identifier) {
+                self.report_pushes(&identifier);
+            }
+        }
+    }
+
+    fn has_landing(&self, plan: &Plan) -> bool {
+        plan.tips
+            .iter()
+            .any(|(id, _)| self.landing.contains_key(id))
+    }
+
+    fn result_of(&self, push: PushId) -> Result<(), PushRefusal> {
+        let Some(Push {
+            repo,
+            plan,
+            refusal,
+            ..
+        }) = self.pushes.get(&push)
+        else {
+            return Ok(());
+        };
+        let applied = self.registry.applied(repo);
+        match refusal {
+            Some(PushRefusal::Partial { state, .. })
+                if applied.is_some_and(|applied| applied.id == *state) =>
+            {
+                return Ok(());
+            }
+            Some(refusal) => return Err(refusal.clone()),
+            None => {}
+        }
+        match (plan.state, applied) {
+            (None, _) => Ok(()),
+            // Refs alone are not enough: who pushed must find the event, too.
+            (Some(Rank { id, .. }), Some(applied)) if applied.id == id => {
+                let served = self.purgatory.get(&id).is_none();
+                served.then_some(()).ok_or(PushRefusal::Failed)
+            }
+            (Some(state), Some(applied)) if applied > state => {
+                Err(PushRefusal::Superseded(applied.id))
+            }
+            _ => Err(PushRefusal::Failed),
+        }
+    }
+
+    fn report(&mut self, push: PushId, result: Result<(), PushRefusal>) {
+        if self.pushes.remove(&push).is_some() {
+            self.effects.push_back(Effect::Report { push, result });
+        }
+    }
+
+    /// Somebody is pushing to it.
+    pub(super) fn is_pushed_to(&self, repo: &RepoId) -> bool {
+        self.pushes.values().any(|push| push.repo == *repo)
+    }
+
+    /// Somebody is pushing what this event waits for.
+    pub(super) fn is_pushed(&self, id: &EventId) -> bool {
+        self.pushes.values().any(|Push { plan, .. }| {
+            plan.state.is_some_and(|rank| rank.id == *id)
+                || plan.tips.iter().any(|(event, _)| event == id)
+        })
+    }
+}

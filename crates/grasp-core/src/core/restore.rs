@@ -1,0 +1,230 @@
+//! The start: what the store kept is taken in again, then disk and store are compared, a few
+//! repositories at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::hold::causes;
+use super::retry::{Again, Discard};
+use super::{Core, Errand, Failed, GitDone, GitTask, Restore};
+use crate::admit::{Needs, Origin, Refusal, Verdict};
+use crate::clock::Timestamp;
+use crate::event::{Event, Kind};
+use crate::facts::{Facts, StoreOutcome};
+use crate::git::{ObjectId, Refs};
+use crate::id::EventId;
+use crate::nip34::{Announcement, Rank, RepoId, State};
+use crate::purgatory::Durability;
+use crate::push::Tip;
+use crate::registry::Standing;
+
+/// Repositories looked at side by side.
+const AT_ONCE: usize = 4;
+
+impl Core {
+    pub(super) fn on_restore(&mut self, restore: Restore) {
+        match restore {
+            Restore::Announcement(event) => {
+                if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
+                    self.registry.announce(announcement, Standing::Served);
+                }
+            }
+            Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Held {
+                event,
+                until,
+                remembered,
+            } => self.restore_held(event, until, remembered),
+        }
+    }
+
+    fn restore_held(&mut self, event: Arc<Event>, until: Timestamp, remembered: bool) {
+        if event.kind == Kind::ANNOUNCEMENT
+            && let Ok(announcement) = Announcement::read(&event, &self.policy.service)
+            && self.registry.hosting(&announcement.repo) != Some(Standing::Served)
+        {
+            let standing = if remembered {
+                Standing::Remembered
+            } else {
+                Standing::Held
+            };
+            self.registry.announce(announcement, standing);
+        }
+        let id = event.id;
+        // What it waits for shows when everything is back.
+        self.purgatory.insert(event, Needs::Nothing, until);
+        if let Some(held) = self.purgatory.get_mut(&id) {
+            held.durability = Durability::OnDisk;
+        }
+    }
+
+    pub(super) fn on_restored(&mut self, facts: &dyn Facts) {
+        let mut held: Vec<Arc<Event>> = self
+            .purgatory
+            .iter()
+            .map(|held| Arc::clone(&held.event))
+            .collect();
+        held.sort_by_key(|event| (event.kind != Kind::ANNOUNCEMENT, Rank::of(event)));
+        for event in held {
+            self.restore_needs(&event, facts);
+        }
+        self.revive_awaited();
+        self.clear_away();
+        self.check_all();
+    }
+
+    /// A state was taken, and the kill came before its repository was written down as revived.
+    fn revive_awaited(&mut self) {
+        let states = self.purgatory.iter().filter_map(|held| match &held.needs {
+            Needs::Refs(state) => Some((state.author, state.identifier.clone())),
+            _ => None,
+        });
+        let states: BTreeSet<_> = states.collect();
+        for (author, identifier) in states {
+            for repo in self.registry.maintained_by(&author, &identifier) {
+                self.revive(&repo);
+            }
+        }
+    }
+
+    fn restore_needs(&mut self, event: &Arc<Event>, facts: &dyn Facts) {
+        if let Some(outcome) = facts.foresee(event) {
+            return self.give_up(&event.id, &refusal_of(outcome), facts);
+        }
+        let needs = match self.judge(event, &Origin::Import, facts) {
+            Verdict::Hold(needs) => needs,
+            Verdict::Store => {
+                self.join(event);
+                Needs::Release(causes(event))
+            }
+            // Authority may come back before it expires.
+            Verdict::Drop(Refusal::NotMaintainer) => match State::read(event) {
+                Ok(state) if state.refs.is_ok() => Needs::Refs(state),
+                _ => Needs::Nothing,
+            },
+            Verdict::Drop(Refusal::Orphan | Refusal::NotListed) => Needs::Release(causes(event)),
+            Verdict::Drop(refusal) => return self.give_up(&event.id, &refusal, facts),
+        };
+        let until = self.purgatory.get(&event.id).map(|held| held.until);
+        if let Some(until) = until {
+            self.purgatory.insert(Arc::clone(event), needs, until);
+        }
+    }
+
+    /// A kill may have come before the repositories of expired and deleted announcements went.
+    fn clear_away(&mut self) {
+        let remembered = self.registry.hosted();
+        let remembered = remembered.filter(|(_, standing)| *standing == Standing::Remembered);
+        let remembered = remembered.map(|(repo, _)| (repo.clone(), false));
+        let abandoned = self.registry.abandoned().map(|repo| (repo.clone(), true));
+        let elsewhere = self.registry.held_elsewhere();
+        let elsewhere = elsewhere.map(|repo| (repo.clone(), false));
+        let gone = remembered.chain(abandoned).chain(elsewhere);
+        // In order, and put aside rather than removed where both would do.
+        let gone: BTreeMap<RepoId, bool> = gone.collect();
+        for (repo, retire) in gone {
+            self.discard(Discard {
+                repo,
+                retire,
+                unhold: None,
+            });
+        }
+    }
+
+    /// Looks at every repository, whether disk and store agree.
+    pub(super) fn check_all(&mut self) {
+        let mut repos: Vec<RepoId> = self
+            .registry
+            .hosted()
+            .filter(|(_, standing)| *standing >= Standing::Held)
+            .map(|(repo, _)| repo.clone())
+            .collect();
+        repos.sort();
+        self.unchecked = repos.into();
+        self.check_next();
+    }
+
+    pub(super) fn check_next(&mut self) {
+        while self.checking.len() < AT_ONCE {
+            let Some(repo) = self.unchecked.pop_front() else {
+                return;
+            };
+            if !self.registry.is_hosted(&repo) || self.checking.contains(&repo) {
+                continue;
+            }
+            self.checking.insert(repo.clone());
+            self.ask_git(&repo, GitTask::Create, Errand::Done);
+            self.ask_git(&repo, GitTask::Look, Errand::Checked(repo.clone()));
+        }
+    }
+
+    /// Refs are what the applied state says; tips have their events; then whatever is held.
+    pub(super) fn on_checked(
+        &mut self,
+        repo: &RepoId,
+        outcome: Result<GitDone, Failed>,
+        facts: &dyn Facts,
+    ) {
+        self.checking.remove(repo);
+        match outcome {
+            Ok(GitDone::Refs { refs, tips }) => {
+                self.check_refs(repo, &refs, facts);
+                self.check_tips(repo, tips, facts);
+                self.objects_came(repo, facts);
+            }
+            // One damaged repository never stops the others.
+            _ => self.retry_later(Again::Check(repo.clone())),
+        }
+        self.check_next();
+    }
+
+    fn check_refs(&mut self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) {
+        let applied = self.registry.applied(repo);
+        let expected = self.expected_states(repo, facts);
+        let expected = |refs: &Refs| {
+            let is_it = |state: &State| state.refs.as_ref().is_ok_and(|to| to.refs == *refs);
+            expected.iter().any(is_it)
+        };
+        if applied.is_none() && !refs.is_empty() && !expected(refs) {
+            // They moved, the kill came, and the state that they follow did not live to see it.
+            let task = GitTask::Apply(Arc::default());
+            return self.ask_git(repo, task, Errand::Done);
+        }
+        let event = applied.and_then(|rank| facts.event(&rank.id));
+        let state = event.and_then(|event| State::read(&event).ok());
+        if let Some(Ok(targets)) = state.map(|state| state.refs)
+            && targets.refs != *refs
+        {
+            self.out_of_step.insert(repo.clone());
+        }
+    }
+
+    fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
+        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        for (id, tip) in tips {
+            self.tips_at.entry(id).or_default().insert(repo.clone());
+            match self.tip_of(&id, facts) {
+                Tip::At(known) if known != tip => self.remove_tip(repo, id),
+                Tip::None => self.remove_tip(repo, id),
+                Tip::At(_) if self.is_place(repo, &id, facts) => {}
+                Tip::At(_) | Tip::Unknown => {
+                    if !self.early_tips.contains(repo, &id) {
+                        self.early_tips.insert(repo.clone(), id, tip, until);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why an event that was held is not any more.
+fn refusal_of(outcome: StoreOutcome) -> Refusal {
+    match outcome {
+        StoreOutcome::Deleted => Refusal::Deleted,
+        StoreOutcome::Vanished => Refusal::Vanished,
+        StoreOutcome::Failed => Refusal::StoreFailed,
+        StoreOutcome::Stored(_) | StoreOutcome::Duplicate | StoreOutcome::Replaced => {
+            Refusal::Replaced
+        }
+    }
+}

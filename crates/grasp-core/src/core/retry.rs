@@ -1,0 +1,135 @@
+//! What git or the disk has refused is asked again after a pause.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Change, Core, Errand, GitTask};
+use crate::clock::Mono;
+use crate::facts::Facts;
+use crate::id::EventId;
+use crate::nip34::RepoId;
+
+/// Pause before something is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Again {
+    /// Everything that waits for this repository, the repository itself first.
+    Repo(RepoId),
+    /// Which state it has.
+    Record(RepoId),
+    /// Whether its disk and the store agree.
+    Check(RepoId),
+    /// A repository that should be gone, and its held announcement with it.
+    Discard(Discard),
+    /// A tip that should be gone.
+    Tip(RepoId, EventId),
+    /// A held event whose turn had come.
+    Event(EventId),
+    /// The row of an event that is held no longer.
+    Unhold(EventId),
+}
+
+/// A repository on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Discard {
+    pub repo: RepoId,
+    /// It was served once: put aside, not destroyed.
+    pub retire: bool,
+    /// Forgotten when the repository is gone, so that a crash leaves none without its event.
+    pub unhold: Option<EventId>,
+}
+
+impl Discard {
+    pub fn task(&self) -> GitTask {
+        if self.retire {
+            GitTask::Retire
+        } else {
+            GitTask::Remove
+        }
+    }
+}
+
+/// Each thing once, however often it failed.
+#[derive(Debug, Default)]
+pub struct Retries {
+    due: BTreeSet<(Mono, Again)>,
+    waiting: BTreeSet<Again>,
+}
+
+impl Retries {
+    pub fn next(&self) -> Option<Mono> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn add(&mut self, at: Mono, again: Again) {
+        if self.waiting.insert(again.clone()) {
+            self.due.insert((at, again));
+        }
+    }
+
+    fn take(&mut self, now: Mono) -> Option<Again> {
+        let (at, _) = self.due.first()?;
+        if *at > now {
+            return None;
+        }
+        let (_, again) = self.due.pop_first()?;
+        self.waiting.remove(&again);
+        Some(again)
+    }
+}
+
+impl Core {
+    pub(super) fn retry_later(&mut self, again: Again) {
+        self.retries.add(self.now.mono + RETRY, again);
+    }
+
+    pub(super) fn retry(&mut self, facts: &dyn Facts) {
+        while let Some(again) = self.retries.take(self.now.mono) {
+            match again {
+                Again::Repo(repo) => {
+                    if self.registry.is_hosted(&repo) {
+                        self.create(&repo);
+                    }
+                }
+                Again::Record(repo) => self.record(repo),
+                Again::Check(repo) => {
+                    self.unchecked.push_back(repo);
+                    self.check_next();
+                }
+                Again::Discard(discard) => self.discard(discard),
+                Again::Tip(repo, id) => {
+                    let repos = self.tips_at.get(&id);
+                    let wanted = repos.is_some_and(|repos| repos.contains(&repo));
+                    if !wanted {
+                        self.remove_tip(&repo, id);
+                    }
+                }
+                Again::Event(id) => {
+                    self.reconsider(&id, facts);
+                }
+                Again::Unhold(id) => self.unhold(id),
+            }
+        }
+    }
+
+    fn record(&mut self, repo: RepoId) {
+        // A newer one may be on its way to the disk.
+        if self.settling.contains_key(&repo.identifier) {
+            return self.retry_later(Again::Record(repo));
+        }
+        if let Some(rank) = self.registry.applied(&repo) {
+            let applied = Change::Applied {
+                repo: repo.clone(),
+                rank,
+            };
+            self.commit(vec![applied], Errand::Recorded(repo));
+        }
+    }
+
+    pub(super) fn on_recorded(&mut self, repo: RepoId, recorded: bool) {
+        if !recorded {
+            self.retry_later(Again::Record(repo));
+        }
+    }
+}

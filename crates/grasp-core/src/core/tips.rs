@@ -1,0 +1,105 @@
+//! Refs under `refs/nostr/`: what their events say of them, and their end.
+
+use super::retry::Again;
+use super::{Core, Errand, GitTask};
+use crate::admit::{self, Known as _, Presence};
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::git::ObjectId;
+use crate::id::EventId;
+use crate::nip34::{PullRequest, RepoId};
+use crate::push::Tip;
+
+impl Core {
+    /// The commit that an event says it is about, if the event is here.
+    pub(super) fn tip_of(&self, id: &EventId, facts: &dyn Facts) -> Tip {
+        let known = self.known(facts);
+        match known.pull_request(id) {
+            Some(PullRequest { tip: Some(tip), .. }) => Tip::At(tip),
+            Some(PullRequest { tip: None, .. }) => Tip::None,
+            None if known.event(id) == Presence::Unknown => Tip::Unknown,
+            None => Tip::None,
+        }
+    }
+
+    /// Repositories that keep the tip of a pull request as long as it is here.
+    pub(super) fn places(&self, pull_request: PullRequest, facts: &dyn Facts) -> Vec<RepoId> {
+        admit::places(pull_request, &self.registry, &self.known(facts))
+    }
+
+    pub(super) fn is_place(&self, repo: &RepoId, id: &EventId, facts: &dyn Facts) -> bool {
+        let pull_request = self.known(facts).pull_request(id);
+        pull_request.is_some_and(|found| self.places(found, facts).contains(repo))
+    }
+
+    /// The event of some tips has come: those that are not what it says go, and those in its
+    /// repositories stay as long as it does.
+    pub(super) fn meet_early_tips(&mut self, event: &Event, facts: &dyn Facts) {
+        let said = PullRequest::read(event).and_then(|pull_request| pull_request.tip);
+        for early in self.early_tips.take(&event.id) {
+            if said != Some(early.tip) {
+                self.remove_tip(&early.repo, event.id);
+            } else if !self.is_place(&early.repo, &event.id, facts) {
+                let (repo, tip) = (early.repo, early.tip);
+                self.early_tips.insert(repo, event.id, tip, early.until);
+            }
+        }
+    }
+
+    pub(super) fn set_tips(&mut self, repo: &RepoId, tips: &[(EventId, ObjectId)], errand: Errand) {
+        for (id, _) in tips {
+            self.tips_at.entry(*id).or_default().insert(repo.clone());
+        }
+        let tips = tips.iter().map(|(id, tip)| (*id, Some(*tip))).collect();
+        self.ask_git(repo, GitTask::SetTips(tips), errand);
+    }
+
+    pub(super) fn remove_tip(&mut self, repo: &RepoId, id: EventId) {
+        if let Some(repos) = self.tips_at.get_mut(&id) {
+            repos.remove(repo);
+            if repos.is_empty() {
+                self.tips_at.remove(&id);
+            }
+        }
+        if self.registry.is_hosted(repo) {
+            let task = GitTask::SetTips(vec![(id, None)]);
+            self.ask_git(repo, task, Errand::RemovedTip(repo.clone(), id));
+        }
+    }
+
+    /// The event is gone, unless somebody knows better: so are its tips.
+    pub(super) fn remove_tips_of(&mut self, id: &EventId, facts: &dyn Facts) {
+        if self.tip_of(id, facts) != Tip::Unknown {
+            return;
+        }
+        for repo in self.tips_at.get(id).cloned().unwrap_or_default() {
+            if !self.early_tips.contains(&repo, id) {
+                self.remove_tip(&repo, *id);
+            }
+        }
+    }
+
+    /// Many events are gone, and nobody can list them.
+    pub(super) fn remove_tips_without_event(&mut self, facts: &dyn Facts) {
+        let mut ids: Vec<EventId> = self.tips_at.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.remove_tips_of(&id, facts);
+        }
+    }
+
+    /// A repository is gone, and its refs with it.
+    pub(super) fn forget_tips(&mut self, repo: &RepoId) {
+        self.early_tips.forget(repo);
+        self.tips_at.retain(|_, repos| {
+            repos.remove(repo);
+            !repos.is_empty()
+        });
+    }
+
+    pub(super) fn on_removed_tip(&mut self, repo: RepoId, id: EventId, removed: bool) {
+        if !removed {
+            self.retry_later(Again::Tip(repo, id));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The few point reads of the store that the rules need. The store implements them, and so does
+//! the simulator.
+
+use std::sync::Arc;
+
+use crate::event::{Address, Event, Kind};
+use crate::id::EventId;
+
+/// An event's place in the order of commits. A query that saw everything below `n` and a live
+/// stream that starts at `n` miss nothing and repeat nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+/// The store's word on one event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreOutcome {
+    Stored(Seq),
+    Duplicate,
+    /// A newer version, or one of the same second with a lower id, is here or was.
+    Replaced,
+    Deleted,
+    Vanished,
+    /// The disk refused; nothing was stored.
+    Failed,
+}
+
+/// What is stored, and so served. A store that cannot say answers as if it had nothing.
+pub trait Facts {
+    fn kind_of(&self, id: &EventId) -> Option<Kind>;
+
+    fn event(&self, id: &EventId) -> Option<Arc<Event>>;
+
+    /// The version of a replaceable or addressable event that stands.
+    fn newest(&self, address: &Address) -> Option<Arc<Event>>;
+
+    /// A stored event names this one, by id or address, through `a A e E q`.
+    fn is_named(&self, event: &Event) -> bool;
+
+    /// What the store would say to this event now, if not that it is stored.
+    fn foresee(&self, event: &Event) -> Option<StoreOutcome>;
+}

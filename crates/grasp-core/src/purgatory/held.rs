@@ -1,0 +1,40 @@
+//! One held event.
+
+use std::sync::Arc;
+
+use crate::admit::Needs;
+use crate::clock::Timestamp;
+use crate::event::Event;
+use crate::ticket::{Job, Ticket};
+
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub event: Arc<Event>,
+    pub needs: Needs,
+    pub until: Timestamp,
+    /// Who has not been answered yet.
+    pub submitters: Vec<Ticket>,
+    pub durability: Durability,
+}
+
+/// Whether a kill would lose it. Only what is on disk is acknowledged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    #[default]
+    InMemory,
+    /// By this errand; an answer to an earlier one is about an earlier stay.
+    Writing(Job),
+    OnDisk,
+}
+
+impl Held {
+    pub fn new(event: Arc<Event>, needs: Needs, until: Timestamp) -> Self {
+        Self {
+            event,
+            needs,
+            until,
+            submitters: Vec::new(),
+            durability: Durability::default(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Tips of pull requests that were pushed before their event came.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::clock::Timestamp;
+use crate::git::ObjectId;
+use crate::id::EventId;
+use crate::nip34::RepoId;
+
+/// About 300 bytes each: 6 MB.
+const MAX_TIPS: usize = 20_000;
+
+#[derive(Debug, Default)]
+pub struct EarlyTips {
+    tips: FxHashMap<EventId, Vec<Early>>,
+    deadlines: BTreeSet<(Timestamp, EventId, RepoId)>,
+}
+
+#[derive(Debug)]
+pub struct Early {
+    pub repo: RepoId,
+    pub tip: ObjectId,
+    pub until: Timestamp,
+}
+
+impl EarlyTips {
+    pub fn len(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len() >= MAX_TIPS
+    }
+
+    pub fn insert(&mut self, repo: RepoId, event: EventId, tip: ObjectId, until: Timestamp) {
+        self.remove(&repo, &event);
+        self.deadlines.insert((until, event, repo.clone()));
+        let early = Early { repo, tip, until };
+        self.tips.entry(event).or_default().push(early);
+    }
+
+    pub fn contains(&self, repo: &RepoId, event: &EventId) -> bool {
+        let mut early = self.tips.get(event).into_iter().flatten();
+        early.any(|early| early.repo == *repo)
+    }
+
+    /// The tips that wait for that event, no longer kept.
+    pub fn take(&mut self, event: &EventId) -> Vec<Early> {
+        let early = self.tips.remove(event).unwrap_or_default();
+        for early in &early {
+            let deadline = (early.until, *event, early.repo.clone());
+            self.deadlines.remove(&deadline);
+        }
+        early
+    }
+
+    /// The repository is gone, and its refs with it.
+    pub fn forget(&mut self, repo: &RepoId) {
+        self.tips.retain(|_, early| {
+            early.retain(|early| early.repo != *repo);
+            !early.is_empty()
+        });
+        self.deadlines.retain(|(_, _, of)| of != repo);
+    }
+
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(until, ..)| *until)
+    }
+
+    /// One tip whose time has come, no longer kept.
+    pub fn take_expired(&mut self, now: Timestamp) -> Option<(RepoId, EventId)> {
+        let (until, event, repo) = self.deadlines.first()?.clone();
+        if until > now {
+            return None;
+        }
+        self.remove(&repo, &event);
+        Some((repo, event))
+    }
+
+    fn remove(&mut self, repo: &RepoId, event: &EventId) {
+        let Some(early) = self.tips.get_mut(event) else {
+            return;
+        };
+        let of_repo = |early: &&mut Early| early.repo == *repo;
+        for early in early.iter_mut().filter(of_repo) {
+            let deadline = (early.until, *event, repo.clone());
+            self.deadlines.remove(&deadline);
+        }
+        early.retain(|early| early.repo != *repo);
+        if early.is_empty() {
+            self.tips.remove(event);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Who may sign a repository's state: a bounded walk from its owner.
+
+use super::{MaintainerRule, Registry, Standing};
+use crate::id::Pubkey;
+use crate::nip34::{Identifier, RepoId};
+
+/// Members of one set.
+pub const MAX_MEMBERS: usize = 64;
+/// Keys that are listed and not yet confirmed: 64 members x 256 x 64 comparisons = 1 million.
+const MAX_INVITED: usize = 256;
+/// Keys on the way back from a maintainer to the owners who trust it.
+const MAX_BACKWARDS: usize = 1_024;
+
+impl Registry {
+    /// The owner first; the rest in the order of the walk.
+    pub fn maintainers(&self, repo: &RepoId) -> Vec<Pubkey> {
+        let mut members = vec![repo.owner];
+        let mut invited: Vec<Pubkey> = Vec::new();
+        let mut next = 0;
+        while let Some(member) = members.get(next).copied() {
+            next += 1;
+            for key in self.listed_by_author(&member, &repo.identifier) {
+                if !members.contains(key) && !invited.contains(key) && invited.len() < MAX_INVITED {
+                    invited.push(*key);
+                }
+            }
+            invited.retain(|key| {
+                let joins = members.len() < MAX_MEMBERS && self.joins(key, &members, repo);
+                if joins {
+                    members.push(*key);
+                }
+                !joins
+            });
+        }
+        members
+    }
+
+    pub fn is_maintainer(&self, repo: &RepoId, key: &Pubkey) -> bool {
+        *key == repo.owner || self.maintainers(repo).contains(key)
+    }
+
+    /// Repositories of ours, hosted or remembered, whose state this key may sign.
+    pub fn maintained_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<RepoId> {
+        let mut found = vec![*key];
+        let mut next = 0;
+        while let Some(key) = found.get(next).copied() {
+            next += 1;
+            for author in self.listers(&key, identifier) {
+                if !found.contains(author) && found.len() < MAX_BACKWARDS {
+                    found.push(*author);
+                }
+            }
+        }
+        let owned = |owner: Pubkey| RepoId::new(owner, identifier.clone());
+        found
+            .into_iter()
+            .map(owned)
+            .filter(|repo| self.hosting(repo).is_some() && self.is_maintainer(repo, key))
+            .collect()
+    }
+
+    /// The best standing of a repository of ours in whose maintainer set somebody lists this key,
+    /// whether or not the key has answered.
+    pub fn invites(&self, key: &Pubkey, identifier: &Identifier) -> Option<Standing> {
+        let listers = self.listers(key, identifier).iter();
+        let repos = listers.flat_map(|lister| self.maintained_by(lister, identifier));
+        repos.filter_map(|repo| self.hosting(&repo)).max()
+    }
+
+    fn listed_by_author(&self, author: &Pubkey, identifier: &Identifier) -> &[Pubkey] {
+        self.entry(author, identifier)
+            .map_or(&[], |entry| entry.announcement.listed.as_slice())
+    }
+
+    fn joins(&self, key: &Pubkey, members: &[Pubkey], repo: &RepoId) -> bool {
+        let answers = || {
+            let listed = self.listed_by_author(key, &repo.identifier);
+            listed.iter().any(|named| members.contains(named))
+        };
+        match self.rule {
+            MaintainerRule::Listed => true,
+            MaintainerRule::Reciprocal => answers(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::id::EventId;
+    use crate::nip34::{Announcement, Rank};
+
+    fn key(n: u8) -> Pubkey {
+        Pubkey([n; 32])
+    }
+
+    fn repo(owner: u8) -> RepoId {
+        RepoId::new(key(owner), Identifier::parse("r").unwrap())
+    }
+
+    fn announce(registry: &mut Registry, author: u8, listed: &[u8], second: u64) {
+        let rank = Rank {
+            created_at: Timestamp(second),
+            id: EventId([author; 32]),
+        };
+        let listed = listed.iter().copied().map(key).collect();
+        let repo = repo(author);
+        let announcement = Announcement {
+            repo,
+            rank,
+            listed,
+            lists_us: true,
+        };
+        registry.announce(announcement, Standing::Served);
+    }
+
+    #[test]
+    fn a_listed_key_has_authority_once_it_answers() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[2], 1);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+        assert_eq!(
+            registry.invites(&key(2), &repo(1).identifier),
+            Some(Standing::Served)
+        );
+        announce(&mut registry, 2, &[1], 1);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2)]);
+        assert_eq!(
+            registry.maintained_by(&key(2), &repo(1).identifier),
+            [repo(2), repo(1)]
+        );
+        assert_eq!(registry.maintained_by(&key(3), &repo(1).identifier), []);
+    }
+
+    #[test]
+    fn under_the_other_rule_it_has_it_at_once() {
+        let mut registry = Registry::new(MaintainerRule::Listed);
+        announce(&mut registry, 1, &[2], 1);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2)]);
+        assert_eq!(
+            registry.maintained_by(&key(2), &repo(1).identifier),
+            [repo(1)]
+        );
+    }
+
+    #[test]
+    fn chains_are_followed_in_any_order_of_confirmation() {
+        let mut registry = Registry::default();
+        // 1 lists 3 and 2; 3 answers only to 2.
+        announce(&mut registry, 1, &[3, 2], 1);
+        announce(&mut registry, 2, &[1, 3], 1);
+        announce(&mut registry, 3, &[2], 1);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2), key(3)]);
+    }
+
+    #[test]
+    fn removal_takes_effect_at_once_and_an_older_announcement_changes_nothing() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[2], 5);
+        announce(&mut registry, 2, &[1], 5);
+        announce(&mut registry, 1, &[], 6);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+        assert_eq!(
+            registry.maintained_by(&key(2), &repo(1).identifier),
+            [repo(2)]
+        );
+        announce(&mut registry, 1, &[2], 5);
+        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+    }
+
+    #[test]
+    fn the_walk_is_bounded() {
+        let mut registry = Registry::new(MaintainerRule::Listed);
+        for n in 0..200 {
+            announce(&mut registry, n, &[n + 1, n + 2], 1);
+        }
+        assert_eq!(registry.maintainers(&repo(0)).len(), MAX_MEMBERS);
+    }
+
+    #[test]
+    fn a_rank_survives_the_announcement() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[], 1);
+        let rank = Rank {
+            created_at: Timestamp(9),
+            id: EventId([9; 32]),
+        };
+        registry.set_applied(&repo(1), rank);
+        registry.forget(&repo(1));
+        assert!(!registry.is_hosted(&repo(1)));
+        announce(&mut registry, 1, &[], 2);
+        assert_eq!(registry.applied(&repo(1)), Some(rank));
+    }
+}

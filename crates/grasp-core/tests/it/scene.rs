@@ -1,0 +1,296 @@
+//! A whole server in virtual time: the core with a disk and git that do at once what they are
+//! asked, unless the story says otherwise.
+
+#![allow(clippy::expect_used, reason = "a story that breaks off has failed")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use grasp_core::git::{ObjectId, RefName, Refs};
+use grasp_core::push::{Command, Decision, PushRefusal};
+use grasp_core::{
+    Answer, Change, Core, Effect, Event, EventId, Failed, GitTask, Input, Limits, Mono, Now,
+    Origin, Policy, Pubkey, PushId, RepoId, StoreOutcome, Ticket, Timestamp,
+};
+use grasp_sim::disk::Disk;
+use grasp_sim::forge;
+use grasp_sim::git::{Git, Repo};
+
+use crate::stage::NOON;
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const CAROL: Pubkey = Pubkey([3; 32]);
+pub const MALLORY: Pubkey = Pubkey([66; 32]);
+
+pub struct Scene {
+    pub core: Core,
+    pub disk: Disk,
+    pub git: Git,
+    pub policy: Policy,
+    pub git_fails: bool,
+    pub disk_fails: bool,
+    /// What was asked of git and of the disk, in order.
+    pub tasks: Vec<(RepoId, GitTask)>,
+    pub commits: Vec<Vec<Change>>,
+    pub announced: Vec<EventId>,
+    answers: BTreeMap<Ticket, Answer>,
+    decisions: BTreeMap<PushId, Decision>,
+    reports: BTreeMap<PushId, Result<(), PushRefusal>>,
+    now: Duration,
+    next: u64,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self::with(grasp_sim::policy(Limits::default()))
+    }
+
+    pub fn with(policy: Policy) -> Self {
+        let mut scene = Self {
+            core: Core::new(policy.clone(), 7),
+            disk: Disk::default(),
+            git: Git::default(),
+            policy,
+            git_fails: false,
+            disk_fails: false,
+            tasks: Vec::new(),
+            commits: Vec::new(),
+            announced: Vec::new(),
+            answers: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            now: Duration::ZERO,
+            next: 0,
+        };
+        scene.feed(Input::Restored);
+        scene
+    }
+
+    /// Seconds since the epoch, for what is signed now.
+    pub fn unix(&self) -> u64 {
+        NOON + self.now.as_secs()
+    }
+
+    pub fn publish(&mut self, event: &Arc<Event>) -> Answer {
+        self.submit(event, Origin::anonymous())
+    }
+
+    pub fn import(&mut self, event: &Arc<Event>) -> Answer {
+        self.submit(event, Origin::Import)
+    }
+
+    fn submit(&mut self, event: &Arc<Event>, origin: Origin) -> Answer {
+        let ticket = Ticket(self.next());
+        let event = Arc::clone(event);
+        self.feed(Input::Event {
+            ticket,
+            event,
+            origin,
+        });
+        self.answers
+            .remove(&ticket)
+            .expect("every event is answered")
+    }
+
+    /// A push from beginning to end; every object that it names comes with it.
+    pub fn push(&mut self, repo: &RepoId, refs: &[(&str, Option<ObjectId>)]) -> Pushed {
+        match self.begin_push(repo, refs) {
+            Ok(push) => self.end_push(push, repo, refs),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// As far as the decision: the objects are on their way.
+    pub fn begin_push(
+        &mut self,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Result<PushId, PushRefusal> {
+        let push = PushId(self.next());
+        let command = |(name, new): &(&str, Option<ObjectId>)| Command {
+            name: RefName::parse(name).expect("a story's ref name is good"),
+            new: *new,
+        };
+        self.feed(Input::Push {
+            push,
+            repo: repo.clone(),
+            commands: refs.iter().map(command).collect(),
+            present: self.git.refs(repo),
+        });
+        match self.decisions.remove(&push).expect("every push is decided") {
+            Decision::Refuse(refusal) => Err(refusal),
+            Decision::Take(_) | Decision::KeepObjects(_) => Ok(push),
+        }
+    }
+
+    pub fn end_push(
+        &mut self,
+        push: PushId,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Pushed {
+        self.git.take(repo, refs.iter().filter_map(|(_, new)| *new));
+        self.finish_push(push, Ok(()))
+    }
+
+    pub fn finish_push(&mut self, push: PushId, taken: Result<(), String>) -> Pushed {
+        self.feed(Input::PushTaken { push, taken });
+        self.reports.remove(&push).expect("every push is reported")
+    }
+
+    /// Time passes, deadline by deadline.
+    pub fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some((at, _)) = self.core.poll_timeout().filter(|(at, _)| at.0 <= end) {
+            self.now = self.now.max(at.0);
+            self.core.handle_timeout(self.clock(), &self.disk);
+            self.perform();
+        }
+        self.now = end;
+    }
+
+    /// Killed and started again.
+    pub fn restart(&mut self) {
+        self.core = Core::new(self.policy.clone(), 8);
+        for restore in self.disk.restore() {
+            self.feed(Input::Restore(restore));
+        }
+        self.feed(Input::Restored);
+    }
+
+    pub fn serves(&self, event: &Event) -> bool {
+        self.disk.is_stored(&event.id)
+    }
+
+    pub fn holds(&self, event: &Event) -> bool {
+        self.disk.held.contains_key(&event.id)
+    }
+
+    pub fn repo(&self, repo: &RepoId) -> &Repo {
+        self.git.get(repo).expect("the repository is there")
+    }
+
+    pub fn refs(&self, repo: &RepoId) -> Refs {
+        self.git.refs(repo)
+    }
+
+    pub fn feed(&mut self, input: Input) {
+        self.core.handle(input, self.clock(), &self.disk);
+        self.perform();
+    }
+
+    fn perform(&mut self) {
+        let mut heard = VecDeque::new();
+        loop {
+            while let Some(effect) = self.core.poll_effect() {
+                heard.extend(self.carry_out(effect));
+            }
+            match heard.pop_front() {
+                Some(input) => self.core.handle(input, self.clock(), &self.disk),
+                None => return,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::Store { ticket, event } => {
+                let outcome = match self.disk_fails {
+                    true => StoreOutcome::Failed,
+                    false => self.disk.store(&event),
+                };
+                return Some(Input::Committed { ticket, outcome });
+            }
+            Effect::Commit { job, changes } => {
+                let outcomes = match self.disk_fails {
+                    true => Err(Failed),
+                    false => Ok(self.disk.commit(&changes)),
+                };
+                self.commits.push(changes);
+                return Some(Input::Written { job, outcomes });
+            }
+            Effect::Git { job, repo, task } => {
+                let outcome = match self.git_fails {
+                    true => Err(Failed),
+                    false => self.git.perform(&repo, &task),
+                };
+                self.tasks.push((repo, task));
+                return Some(Input::Git { job, outcome });
+            }
+            Effect::Sweep { until } => {
+                self.disk.sweep(until);
+                return Some(Input::Swept { more: false });
+            }
+            Effect::Answer { ticket, answer } => {
+                self.answers.insert(ticket, answer);
+            }
+            Effect::Announce { event, .. } => self.announced.push(event.id),
+            Effect::Decide { push, decision } => {
+                self.decisions.insert(push, decision);
+            }
+            Effect::Report { push, result } => {
+                self.reports.insert(push, result);
+            }
+        }
+        None
+    }
+
+    fn clock(&self) -> Now {
+        Now {
+            mono: Mono(self.now),
+            unix: Timestamp(self.unix()),
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+pub type Pushed = Result<(), PushRefusal>;
+
+/// The repository "tool" of somebody.
+pub fn tool(owner: Pubkey) -> RepoId {
+    forge::repo(owner, "tool")
+}
+
+pub fn announce(scene: &Scene, owner: Pubkey, maintainers: &[Pubkey]) -> Arc<Event> {
+    forge::announcement(&tool(owner), scene.unix(), true, maintainers)
+}
+
+/// A state of "tool", signed now.
+pub fn state(scene: &Scene, author: Pubkey, refs: &[(&str, ObjectId)]) -> Arc<Event> {
+    state_at(author, scene.unix(), refs)
+}
+
+pub fn state_at(author: Pubkey, at: u64, refs: &[(&str, ObjectId)]) -> Arc<Event> {
+    let refs: Vec<(&str, String)> = refs.iter().map(|(n, id)| (*n, id.to_string())).collect();
+    let refs: Vec<(&str, &str)> = refs.iter().map(|(n, id)| (*n, id.as_str())).collect();
+    forge::state(author, "tool", at, &refs)
+}
+
+/// Somebody's "tool" with `main` at the first commit, announced, pushed and served.
+pub fn served(scene: &mut Scene, owner: Pubkey, maintainers: &[Pubkey]) {
+    let announcement = announce(scene, owner, maintainers);
+    assert_eq!(scene.publish(&announcement), Answer::Held);
+    let first = state(scene, owner, &[(MAIN, forge::commit(1))]);
+    scene.publish(&first);
+    if scene.refs(&tool(owner)).is_empty() {
+        let push = scene.push(&tool(owner), &[(MAIN, Some(forge::commit(1)))]);
+        assert_eq!(push, Ok(()));
+    }
+    assert!(scene.serves(&announcement) && scene.serves(&first));
+    scene.pass(MINUTE);
+}
+
+pub const MAIN: &str = "refs/heads/main";
+pub const DEV: &str = "refs/heads/dev";
+pub const V1: &str = "refs/tags/v1";
+
+/// Exactly these refs and no others.
+pub fn refs(wanted: &[(&str, ObjectId)]) -> Refs {
+    let named = |(name, id): &(&str, ObjectId)| (RefName::parse(name).expect("good"), *id);
+    wanted.iter().map(named).collect()
+}
