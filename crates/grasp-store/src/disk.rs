@@ -95,7 +95,7 @@ impl Disk {
             self.flush(&writer)?;
         }
         let mut txn = self.lmdb.write()?;
-        let (result, staged) = {
+        let (result, mut staged) = {
             let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
             let tables = Layered {
                 below: &txn,
@@ -105,11 +105,18 @@ impl Disk {
             let result = change(&mut staging)?;
             (result, staging.staged)
         };
+        let direct = staged.layer.take_direct();
         // A sweep logs nothing; its transaction must end all the same, for the next to begin.
-        if staged.log.is_empty() {
+        if staged.log.is_empty() && direct.is_empty() {
             drop(txn);
         } else {
             append(&mut txn, &staged)?;
+            for (table, key, change) in direct {
+                match change {
+                    Some(value) => txn.put(table, &key, &value)?,
+                    None => txn.delete(table, &key)?,
+                }
+            }
             txn.commit()?;
         }
         let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);

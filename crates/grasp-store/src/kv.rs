@@ -31,10 +31,19 @@ pub(crate) enum Table {
     /// expiration and seq.
     Expiry,
     Meta,
+    /// id → until when, remembered or not, JSON: events that no reader sees.
+    Held,
+    /// owner and identifier → time and id of the state that the repository has.
+    Applied,
 }
 
 impl Table {
-    pub(crate) const ALL: [(Table, &'static str); 12] = [
+    /// Cannot be made again from the log: its changes are written with the commit itself.
+    pub(crate) fn is_direct(self) -> bool {
+        matches!(self, Table::Held | Table::Applied)
+    }
+
+    pub(crate) const ALL: [(Table, &'static str); 14] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -47,6 +56,8 @@ impl Table {
         (Table::Vanished, "vanished"),
         (Table::Expiry, "expiry"),
         (Table::Meta, "meta"),
+        (Table::Held, "held"),
+        (Table::Applied, "applied"),
     ];
 }
 

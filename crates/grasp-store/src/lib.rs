@@ -8,6 +8,7 @@
 mod backup;
 mod disk;
 mod error;
+mod facts;
 mod kv;
 mod query;
 mod schema;
@@ -16,7 +17,7 @@ mod write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use grasp_core::{Event, EventId, Seq, StoreOutcome, Timestamp};
+use grasp_core::{Change, Event, EventId, Seq, StoreOutcome, Timestamp};
 
 pub use crate::backup::{BackupSummary, restore};
 pub use crate::disk::TailLimits;
@@ -34,6 +35,7 @@ pub struct Store {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a process has one")]
 enum Backend {
     Disk(Disk),
     /// Beside a running server, as of one moment.
@@ -70,6 +72,8 @@ macro_rules! reading {
         }
     };
 }
+
+pub(crate) use reading;
 
 /// Runs a piece of code that changes any backend; on an error nothing has happened.
 macro_rules! writing {
@@ -127,6 +131,35 @@ impl Store {
             let outcomes: Result<Vec<_>, _> =
                 events.by_ref().map(|event| batch.apply(event)).collect();
             outcomes?
+        })
+    }
+
+    /// Applies groups of changes in order, in one commit: either all are on disk, or none. The
+    /// words on the stored events of each group.
+    pub fn commit<'c>(
+        &self,
+        groups: impl IntoIterator<Item = &'c [Change]>,
+    ) -> Result<Vec<Vec<StoreOutcome>>, StoreError> {
+        let mut groups = groups.into_iter();
+        writing!(self, |batch| {
+            let mut words = Vec::new();
+            for group in groups.by_ref() {
+                let mut outcomes = Vec::new();
+                for change in group {
+                    match change {
+                        Change::Store(event) => outcomes.push(batch.apply(event)?),
+                        Change::Hold {
+                            event,
+                            until,
+                            remembered,
+                        } => batch.hold(event, *until, *remembered)?,
+                        Change::Unhold(id) => batch.unhold(id)?,
+                        Change::Applied { repo, rank } => batch.applied(repo, rank)?,
+                    }
+                }
+                words.push(outcomes);
+            }
+            words
         })
     }
 

@@ -2,8 +2,11 @@
 //! that every index is read newest first with ties by lowest id, and covers `(created_at, id)`
 //! without a look at the event.
 
+use std::sync::Arc;
+
 use grasp_core::event::{Address, Event};
-use grasp_core::{EventId, Kind, Pubkey, Seq, Timestamp};
+use grasp_core::nip34::Rank;
+use grasp_core::{EventId, Identifier, Kind, Pubkey, RepoId, Restore, Seq, Timestamp};
 use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
@@ -301,6 +304,44 @@ pub(crate) fn expiry_key(at: Timestamp, seq: Seq) -> [u8; 16] {
     first.copy_from_slice(&at.0.to_be_bytes());
     second.copy_from_slice(&seq.0.to_be_bytes());
     key
+}
+
+/// A row of `Held`.
+pub(crate) fn held_row(event: &Event, until: Timestamp, remembered: bool) -> Vec<u8> {
+    let mut row = until.0.to_be_bytes().to_vec();
+    row.push(u8::from(remembered));
+    row.extend(event.json().as_bytes());
+    row
+}
+
+pub(crate) fn read_held(row: &[u8]) -> Result<Restore, StoreError> {
+    let (until, rest) = row.split_first_chunk().ok_or_else(damaged)?;
+    let (remembered, json) = rest.split_first().ok_or_else(damaged)?;
+    let json = std::str::from_utf8(json).map_err(|_| damaged())?;
+    let event = Event::from_stored(json).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    Ok(Restore::Held {
+        event: Arc::new(event),
+        until: Timestamp(u64::from_be_bytes(*until)),
+        remembered: *remembered != 0,
+    })
+}
+
+pub(crate) fn applied_key(repo: &RepoId) -> Vec<u8> {
+    [&repo.owner.0[..], repo.identifier.as_str().as_bytes()].concat()
+}
+
+pub(crate) fn read_applied(key: &[u8], value: &[u8]) -> Result<Restore, StoreError> {
+    let (owner, identifier) = key.split_first_chunk().ok_or_else(damaged)?;
+    let identifier = std::str::from_utf8(identifier).map_err(|_| damaged())?;
+    let identifier = Identifier::parse(identifier).map_err(|_| damaged())?;
+    let place = Place::of_key(value)?;
+    Ok(Restore::Applied {
+        repo: RepoId::new(Pubkey(*owner), identifier),
+        rank: Rank {
+            created_at: place.created_at(),
+            id: place.id(),
+        },
+    })
 }
 
 pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {

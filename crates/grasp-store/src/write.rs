@@ -4,7 +4,8 @@
 use std::ops::Bound;
 
 use grasp_core::event::{Address, Event, Kind};
-use grasp_core::{EventId, Pubkey, Seq, StoreOutcome, Timestamp};
+use grasp_core::nip34::Rank;
+use grasp_core::{EventId, Pubkey, RepoId, Seq, StoreOutcome, Timestamp};
 
 use crate::error::StoreError;
 use crate::kv::{IndexChange, Read, Table, Write};
@@ -42,19 +43,11 @@ impl<'w, W: Write> Batch<'w, W> {
     }
 
     pub(crate) fn apply(&mut self, event: &Event) -> Result<StoreOutcome, StoreError> {
-        if self.kv.get(Table::Ids, &event.id.0)?.is_some() {
-            return Ok(StoreOutcome::Duplicate);
+        if let Some(outcome) = foresee(&*self.kv, event)? {
+            return Ok(outcome);
         }
-        if self.has_vanished(event)? {
-            return Ok(StoreOutcome::Vanished);
-        }
-        if self.is_deleted(event)? {
-            return Ok(StoreOutcome::Deleted);
-        }
-        if let Some(address) = event.address()
-            && !self.win_slot(&address, event)?
-        {
-            return Ok(StoreOutcome::Replaced);
+        if let Some(address) = event.address() {
+            self.take_slot(&address, event)?;
         }
         let seq = self.insert(event)?;
         match event.kind {
@@ -104,55 +97,34 @@ impl<'w, W: Write> Batch<'w, W> {
         Ok(Swept { removed, more })
     }
 
-    /// Written by somebody who has vanished, or wrapped for such a one.
-    fn has_vanished(&self, event: &Event) -> Result<bool, StoreError> {
-        let wrapped_for = event
-            .tag_values("p")
-            .filter_map(|text| Pubkey::from_hex(text).ok());
-        let recipients = wrapped_for.filter(|_| event.kind == Kind::GIFT_WRAP);
-        for key in std::iter::once(event.pubkey).chain(recipients) {
-            let until = self.kv.get(Table::Vanished, &key.0)?;
-            if let Some(until) = until
-                && schema::read_u64(until)? >= event.created_at.0
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn is_deleted(&self, event: &Event) -> Result<bool, StoreError> {
-        if is_permanent(event.kind) {
-            return Ok(false);
-        }
-        let by_id = schema::deleted_key(&event.id, &event.pubkey);
-        if self.kv.get(Table::DeletedIds, &by_id)?.is_some() {
-            return Ok(true);
-        }
-        let Some(address) = event.address() else {
-            return Ok(false);
-        };
-        let until = self
-            .kv
-            .get(Table::DeletedSlots, &schema::slot_key(&address))?;
-        until.map_or(Ok(false), |until| {
-            Ok(schema::read_u64(until)? >= event.created_at.0)
-        })
-    }
-
-    /// Takes the slot from an older version, or says that the event is the older one.
-    fn win_slot(&mut self, address: &Address, event: &Event) -> Result<bool, StoreError> {
+    /// Takes the slot from an older version.
+    fn take_slot(&mut self, address: &Address, event: &Event) -> Result<(), StoreError> {
         let key = schema::slot_key(address);
-        let challenger = Slot::of(event);
         if let Some(bytes) = self.kv.get(Table::Slots, &key)? {
             let holder = Slot::from_bytes(bytes)?;
-            if !challenger.beats(&holder) {
-                return Ok(false);
-            }
             self.remove_by_id(&holder.id)?;
         }
-        self.kv.put(Table::Slots, &key, &challenger.to_bytes())?;
-        Ok(true)
+        self.kv.put(Table::Slots, &key, &Slot::of(event).to_bytes())
+    }
+
+    pub(crate) fn hold(
+        &mut self,
+        event: &Event,
+        until: Timestamp,
+        remembered: bool,
+    ) -> Result<(), StoreError> {
+        let row = schema::held_row(event, until, remembered);
+        self.kv.put(Table::Held, &event.id.0, &row)
+    }
+
+    pub(crate) fn unhold(&mut self, id: &EventId) -> Result<(), StoreError> {
+        self.kv.delete(Table::Held, &id.0)
+    }
+
+    pub(crate) fn applied(&mut self, repo: &RepoId, rank: &Rank) -> Result<(), StoreError> {
+        let place = Place::new(rank.created_at, &rank.id);
+        self.kv
+            .put(Table::Applied, &schema::applied_key(repo), &place.0)
     }
 
     fn insert(&mut self, event: &Event) -> Result<Seq, StoreError> {
@@ -326,6 +298,66 @@ impl<'w, W: Write> Batch<'w, W> {
         changes.sort_by(|a, b| (a.table, &a.key).cmp(&(b.table, &b.key)));
         changes
     }
+}
+
+/// What an event would be answered, if not that it is stored.
+pub(crate) fn foresee(kv: &impl Read, event: &Event) -> Result<Option<StoreOutcome>, StoreError> {
+    Ok(if kv.get(Table::Ids, &event.id.0)?.is_some() {
+        Some(StoreOutcome::Duplicate)
+    } else if has_vanished(kv, event)? {
+        Some(StoreOutcome::Vanished)
+    } else if is_deleted(kv, event)? {
+        Some(StoreOutcome::Deleted)
+    } else if is_replaced(kv, event)? {
+        Some(StoreOutcome::Replaced)
+    } else {
+        None
+    })
+}
+
+/// Written by somebody who has vanished, or wrapped for such a one.
+fn has_vanished(kv: &impl Read, event: &Event) -> Result<bool, StoreError> {
+    let wrapped_for = event
+        .tag_values("p")
+        .filter_map(|text| Pubkey::from_hex(text).ok());
+    let recipients = wrapped_for.filter(|_| event.kind == Kind::GIFT_WRAP);
+    for key in std::iter::once(event.pubkey).chain(recipients) {
+        let until = kv.get(Table::Vanished, &key.0)?;
+        if let Some(until) = until
+            && schema::read_u64(until)? >= event.created_at.0
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_deleted(kv: &impl Read, event: &Event) -> Result<bool, StoreError> {
+    if is_permanent(event.kind) {
+        return Ok(false);
+    }
+    let by_id = schema::deleted_key(&event.id, &event.pubkey);
+    if kv.get(Table::DeletedIds, &by_id)?.is_some() {
+        return Ok(true);
+    }
+    let Some(address) = event.address() else {
+        return Ok(false);
+    };
+    let until = kv.get(Table::DeletedSlots, &schema::slot_key(&address))?;
+    until.map_or(Ok(false), |until| {
+        Ok(schema::read_u64(until)? >= event.created_at.0)
+    })
+}
+
+/// Another version of the same slot stands, or stood.
+fn is_replaced(kv: &impl Read, event: &Event) -> Result<bool, StoreError> {
+    let Some(address) = event.address() else {
+        return Ok(false);
+    };
+    let holder = kv.get(Table::Slots, &schema::slot_key(&address))?;
+    holder.map_or(Ok(false), |holder| {
+        Ok(!Slot::of(event).beats(&Slot::from_bytes(holder)?))
+    })
 }
 
 /// The kinds that an author has events of, found by leaping from one to the next.

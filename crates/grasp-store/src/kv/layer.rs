@@ -42,6 +42,18 @@ impl Layer {
         }
     }
 
+    /// Takes out the changes that must not wait in memory.
+    pub(crate) fn take_direct(&mut self) -> Vec<(Table, Box<[u8]>, Change)> {
+        let tables = Table::ALL.iter().zip(&mut self.tables);
+        tables
+            .filter(|((table, _), _)| table.is_direct())
+            .flat_map(|((table, _), changes)| {
+                let changes = std::mem::take(changes).into_iter();
+                changes.map(|(key, change)| (*table, key, change))
+            })
+            .collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.tables.iter().map(BTreeMap::len).sum()
     }

@@ -10,6 +10,7 @@ mod backup;
 mod child;
 mod differential;
 mod durability;
+mod held;
 mod queries;
 mod rules;
 mod support;

@@ -1,0 +1,138 @@
+//! What the rules ask of the store, and what a start takes from it.
+
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError};
+
+use grasp_core::event::{Address, Event};
+use grasp_core::{EventId, Facts, Kind, Restore, StoreOutcome};
+
+use crate::error::StoreError;
+use crate::kv::{Read, Table};
+use crate::schema::{self, IdValue, IndexValue, Record, Slot};
+use crate::{Backend, Store, reading, write};
+
+/// Rows looked at for one that proves a relation; those in front of it prove nothing.
+const MAX_ROWS: usize = 32;
+
+/// Runs a piece of code on a view of any backend; `None` when the store cannot say.
+macro_rules! asking {
+    ($store:expr, |$kv:ident| $body:expr) => {
+        (|| -> Result<_, StoreError> { reading!($store, |$kv| $body) })()
+    };
+}
+
+impl Facts for Store {
+    fn kind_of(&self, id: &EventId) -> Option<Kind> {
+        let value = asking!(self, |kv| id_value(kv, id)).ok().flatten();
+        value.map(|value| value.index.kind)
+    }
+
+    fn event(&self, id: &EventId) -> Option<Arc<Event>> {
+        asking!(self, |kv| event(kv, id)).ok().flatten()
+    }
+
+    fn newest(&self, address: &Address) -> Option<Arc<Event>> {
+        let newest = asking!(self, |kv| {
+            let slot = kv.get(Table::Slots, &schema::slot_key(address))?;
+            match slot.map(Slot::from_bytes).transpose()? {
+                Some(slot) => event(kv, &slot.id),
+                None => Ok(None),
+            }
+        });
+        newest.ok().flatten()
+    }
+
+    fn is_named(&self, event: &Event) -> bool {
+        let id = event.id.to_string();
+        let mut names = vec![(b'e', id.clone()), (b'q', id)];
+        if let Some(address) = event.address() {
+            let text = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
+            names.extend([(b'a', text.clone()), (b'q', text)]);
+        }
+        let named = asking!(self, |kv| {
+            for (letter, value) in &names {
+                if proves(kv, &schema::tag_prefix(*letter, value))? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        });
+        named.unwrap_or(false)
+    }
+
+    fn foresee(&self, event: &Event) -> Option<StoreOutcome> {
+        asking!(self, |kv| write::foresee(kv, event)).ok().flatten()
+    }
+}
+
+impl Store {
+    /// Everything that the core must know at the start, in the order in which it wants it.
+    pub fn kept(&self, mut visit: impl FnMut(Restore)) -> Result<(), StoreError> {
+        let mut held = Vec::new();
+        reading!(self, |kv| {
+            for event in of_kind(kv, Kind::ANNOUNCEMENT)? {
+                visit(Restore::Announcement(event));
+            }
+            for row in kv.rows(Table::Applied, Bound::Unbounded)? {
+                let (key, value) = row?;
+                visit(schema::read_applied(key, value)?);
+            }
+            for row in kv.rows(Table::Held, Bound::Unbounded)? {
+                held.push(schema::read_held(row?.1)?);
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        let is_announcement = |held: &Restore| matches!(held, Restore::Held { event, .. } if event.kind == Kind::ANNOUNCEMENT);
+        held.sort_by_key(|held| !is_announcement(held));
+        held.into_iter().for_each(visit);
+        Ok(())
+    }
+}
+
+fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError> {
+    kv.get(Table::Ids, &id.0)?
+        .map(IdValue::from_bytes)
+        .transpose()
+}
+
+fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError> {
+    let Some(value) = id_value(kv, id)? else {
+        return Ok(None);
+    };
+    let record = kv.get(Table::Events, &value.index.seq.0.to_be_bytes())?;
+    let event = record.map(|bytes| Record::decode(bytes)?.event());
+    Ok(event.transpose()?.map(Arc::new))
+}
+
+/// A stored event of a kind that must itself belong here names the value.
+fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
+    for row in kv
+        .rows(Table::ByTag, Bound::Included(prefix))?
+        .take(MAX_ROWS)
+    {
+        let (key, value) = row?;
+        if !key.starts_with(prefix) {
+            break;
+        }
+        if !grasp_core::admit::is_free(IndexValue::from_bytes(value)?.kind) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn of_kind(kv: &impl Read, kind: Kind) -> Result<Vec<Arc<Event>>, StoreError> {
+    let prefix = schema::kind_prefix(kind);
+    let mut events = Vec::new();
+    for row in kv.rows(Table::ByKind, Bound::Included(&prefix))? {
+        let (key, value) = row?;
+        if !key.starts_with(&prefix) {
+            break;
+        }
+        let seq = IndexValue::from_bytes(value)?.seq;
+        if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
+            events.push(Arc::new(Record::decode(bytes)?.event()?));
+        }
+    }
+    Ok(events)
+}
