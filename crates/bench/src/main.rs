@@ -1,4 +1,4 @@
-//! `cargo run --release -p bench -- relay`: figures next to their limits, taken in one run
+//! `cargo run --release -p bench -- relay` or `-- git`: figures next to their limits, taken in one run
 //! against the real binary. Machines are noisy: trust ratios, not single numbers.
 
 #![allow(
@@ -8,6 +8,8 @@
     clippy::print_stdout
 )]
 
+mod cgi;
+mod git;
 mod load;
 mod process;
 mod relay;
@@ -16,28 +18,29 @@ mod synth;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run --release -p bench -- relay [--quick]
+const USAGE: &str = "usage: cargo run --release -p bench -- (relay | git) [--quick]
 
   relay    ingest, queries, fan-out, NIP-77, memory and start of the relay
-  --quick  a tenth of the events, to try the benchmark itself";
+  git      clones, pushes and questions about refs, next to git http-backend
+  --quick  a tenth of the work, to try the benchmark itself";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let quick = args.iter().any(|arg| arg == "--quick");
-    match args.first().map(String::as_str) {
-        Some("relay") => {
-            let report = relay::run(if quick { 10 } else { 1 });
-            println!("{}", report.table());
-            println!("{}", report.json());
-            if report.is_within() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+    let scale = if quick { 10 } else { 1 };
+    let report = match args.first().map(String::as_str) {
+        Some("relay") => relay::run(scale),
+        Some("git") => git::run(scale),
         _ => {
             println!("{USAGE}");
-            ExitCode::from(2)
+            return ExitCode::from(2);
         }
+    };
+    println!("{}", report.table());
+    println!("{}", report.json());
+    if report.is_within() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

@@ -263,7 +263,7 @@ fn sync_filters<'a>(synth: &'a Synth, ids: &'a [String]) -> Vec<(&'static str, M
     vec![
         (
             "kinds only",
-            Box::new(|_| json!({"kinds": [1621, 1618], "limit": 500})),
+            Box::new(|_| json!({"kinds": [1621, 1617], "limit": 500})),
         ),
         (
             "#a x 100",

@@ -13,7 +13,27 @@ struct Row {
     name: String,
     value: f64,
     unit: &'static str,
-    limit: Option<f64>,
+    limit: Option<Limit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Limit {
+    fn allows(self, value: f64) -> bool {
+        match self {
+            Limit::AtMost(most) => value <= most,
+            Limit::AtLeast(least) => value >= least,
+        }
+    }
+
+    fn bound(self) -> f64 {
+        let (Limit::AtMost(bound) | Limit::AtLeast(bound)) = self;
+        bound
+    }
 }
 
 impl Report {
@@ -24,10 +44,21 @@ impl Report {
 
     /// A figure that must not be larger than its limit.
     pub fn at_most(&mut self, name: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
-        self.push(name.into(), value, unit, Some(limit));
+        self.push(name.into(), value, unit, Some(Limit::AtMost(limit)));
     }
 
-    fn push(&mut self, name: String, value: f64, unit: &'static str, limit: Option<f64>) {
+    /// A figure that must not be smaller than its limit.
+    pub fn at_least(
+        &mut self,
+        name: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        limit: f64,
+    ) {
+        self.push(name.into(), value, unit, Some(Limit::AtLeast(limit)));
+    }
+
+    fn push(&mut self, name: String, value: f64, unit: &'static str, limit: Option<Limit>) {
         eprintln!("  {name}: {value:.2} {unit}");
         self.rows.push(Row {
             name,
@@ -41,7 +72,7 @@ impl Report {
     pub fn is_within(&self) -> bool {
         self.rows
             .iter()
-            .all(|row| row.limit.is_none_or(|limit| row.value <= limit))
+            .all(|row| row.limit.is_none_or(|limit| limit.allows(row.value)))
     }
 
     pub fn table(&self) -> String {
@@ -54,8 +85,8 @@ impl Report {
         let mut text = String::new();
         for row in &self.rows {
             let verdict = match row.limit {
-                Some(limit) if row.value <= limit => format!("within {limit}"),
-                Some(limit) => format!("OVER {limit}"),
+                Some(limit) if limit.allows(row.value) => format!("within {}", limit.bound()),
+                Some(limit) => format!("MISSES {}", limit.bound()),
                 None => String::new(),
             };
             let _ = writeln!(
@@ -69,7 +100,7 @@ impl Report {
 
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
-            json!({"name": row.name, "value": row.value, "unit": row.unit, "limit": row.limit})
+            json!({"name": row.name, "value": row.value, "unit": row.unit, "limit": row.limit.map(Limit::bound)})
         });
         Value::Array(rows.collect())
     }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grasp_core::Policy;
 use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,7 +12,9 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineError};
+use crate::hosting::Repositories;
+use crate::http::git::GitSite;
 use crate::http::{self, Site};
 use crate::identity::{Identity, IdentityError, Origin};
 use crate::metrics::Metrics;
@@ -45,6 +46,8 @@ pub enum StartError {
     },
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("cannot start metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -53,13 +56,6 @@ pub fn open_store(config: &Config) -> Result<Store, StoreError> {
     match config.database_backend {
         DatabaseBackend::Lmdb => Store::open(&config.relay_data_path),
         DatabaseBackend::Memory => Ok(Store::in_memory()),
-    }
-}
-
-pub fn policy(config: &Config) -> Policy {
-    Policy {
-        relay_url: config.public_ws_url(),
-        limits: config.limits(),
     }
 }
 
@@ -89,7 +85,9 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     log_start(&config, &store, &identity);
 
     let metrics = Arc::new(Metrics::new()?);
-    let engine = Engine::start(policy(&config), &store, &metrics, clock)?;
+    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
+    repositories.clear_abandoned()?;
+    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)?;
     let (phase, watching) = watch::channel(Phase::Running);
     let relay = Arc::new(Relay::new(
         Arc::clone(&store),
@@ -98,11 +96,17 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         config.limits(),
         Arc::clone(&metrics),
         clock,
-        config.public_ws_url(),
+        config.service(),
         watching.clone(),
     ));
     let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
-    let site = Arc::new(Site::new(&config, identity.pubkey, relay));
+    let git = Arc::new(GitSite::new(
+        &config,
+        repositories,
+        engine.driver.clone(),
+        metrics,
+    ));
+    let site = Arc::new(Site::new(&config, identity.pubkey, relay, git));
     let server = http::Server::start(listener, site, &config, watching);
 
     stop_signal.received().await;

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app;
 use crate::config::{self, Config};
+use crate::inspect;
 use crate::transfer;
 
 /// 2 is what clap and the shell use for a command that was misunderstood.
@@ -72,6 +73,15 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
                 ExitCode::FAILURE
             });
         }
+        Some(("repos", _)) => inspect::repos(&config)?,
+        Some(("check", sub)) => {
+            let well = inspect::check(&config, sub.get_flag("repair"))?;
+            return Ok(if well {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
+        }
         Some((other, _)) => return Err(format!("no such command: {other}").into()),
     }
     Ok(ExitCode::SUCCESS)
@@ -103,6 +113,20 @@ pub fn command() -> Command {
             Command::new("config")
                 .about("Print every setting, its value and where it came from")
                 .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
+        )
+        .subcommand(
+            Command::new("repos")
+                .about("List the repositories: size, refs, age of the state, in step or not; the server may be running"),
+        )
+        .subcommand(
+            Command::new("check")
+                .about("Check every repository: objects, refs against the newest state, held events; the server may be running")
+                .arg(
+                    Arg::new("repair")
+                        .long("repair")
+                        .action(ArgAction::SetTrue)
+                        .help("First bring refs and store in step and clear what a crash left; the server must be stopped"),
+                ),
         )
         .subcommand(
             Command::new("backup")

@@ -3,9 +3,17 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use grasp_core::{Core, Event, Input, Now, Origin, StoreOutcome, Ticket};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use grasp_core::git::Refs;
+use grasp_core::push::{Command, Decision, PushRefusal};
+use grasp_core::{
+    Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RepoId, StoreOutcome,
+    Ticket,
+};
+use grasp_store::{Store, StoreError};
+use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::ingest::{Reply, Room};
@@ -13,6 +21,8 @@ use crate::perform::Performer;
 
 /// Inputs handled between two hand-overs to the writer.
 const TURN: usize = 1_024;
+/// Between two looks at what is held, for the metrics; each walks through all of it.
+const SHOW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A verified event on its way to an answer.
 pub struct Submission {
@@ -22,10 +32,27 @@ pub struct Submission {
     pub room: Room,
 }
 
+/// A push that has shown its commands.
+pub struct PushRequest {
+    pub repo: RepoId,
+    pub commands: Vec<Command>,
+    pub present: Refs,
+    pub reply: PushReply,
+}
+
+/// Where the words on a push go.
+pub struct PushReply {
+    pub decision: Option<oneshot::Sender<(PushId, Decision)>>,
+    pub report: oneshot::Sender<Result<(), PushRefusal>>,
+}
+
 enum Message {
     Submit(Box<Submission>),
-    Committed(Vec<(Ticket, StoreOutcome)>),
-    Swept { more: bool },
+    Push(Box<PushRequest>),
+    /// An answer of the store, of git, or of a push's sender.
+    Answer(Input),
+    /// Whoever asks hears when nothing is under way.
+    Idle(Sender<()>),
     Stop,
 }
 
@@ -48,12 +75,35 @@ impl Handle {
         self.send(Message::Submit(Box::new(submission)));
     }
 
-    pub fn committed(&self, outcomes: Vec<(Ticket, StoreOutcome)>) {
-        self.send(Message::Committed(outcomes));
+    pub fn push(&self, request: PushRequest) {
+        self.send(Message::Push(Box::new(request)));
+    }
+
+    pub fn push_taken(&self, push: PushId, taken: Result<(), String>) {
+        self.send(Message::Answer(Input::PushTaken { push, taken }));
+    }
+
+    pub fn committed(&self, ticket: Ticket, outcome: StoreOutcome) {
+        self.send(Message::Answer(Input::Committed { ticket, outcome }));
+    }
+
+    pub fn written(&self, job: Job, outcomes: Result<Vec<StoreOutcome>, Failed>) {
+        self.send(Message::Answer(Input::Written { job, outcomes }));
+    }
+
+    pub fn git(&self, job: Job, outcome: Result<GitDone, Failed>) {
+        self.send(Message::Answer(Input::Git { job, outcome }));
     }
 
     pub fn swept(&self, more: bool) {
-        self.send(Message::Swept { more });
+        self.send(Message::Answer(Input::Swept { more }));
+    }
+
+    /// Speaks when nothing is under way.
+    pub fn idle(&self) -> Receiver<()> {
+        let (sender, receiver) = bounded(1);
+        self.send(Message::Idle(sender));
+        receiver
     }
 
     /// Ends the driver once everything submitted before has its answer.
@@ -67,37 +117,61 @@ impl Handle {
     }
 }
 
+/// Tells the core what the store kept, then drives it on a thread of its own.
 pub fn start(
     inbox: Inbox,
     core: Core,
     performer: Performer,
+    store: Arc<Store>,
     clock: Clock,
-) -> std::io::Result<JoinHandle<()>> {
-    let driver = Driver {
+) -> Result<JoinHandle<()>, StoreError> {
+    let mut driver = Driver {
         inbox: inbox.0,
         core,
         performer,
+        store,
         clock,
         next_ticket: 0,
+        next_push: 0,
+        asked_idle: Vec::new(),
+        next_show: Mono::default(),
         stopping: false,
     };
-    thread::Builder::new()
+    driver.restore()?;
+    let spawned = thread::Builder::new()
         .name("driver".to_owned())
-        .spawn(move || driver.run())
+        .spawn(move || driver.run());
+    spawned.map_err(|source| StoreError::Io {
+        path: "the driver".into(),
+        source,
+    })
 }
 
 struct Driver {
     inbox: Receiver<Message>,
     core: Core,
     performer: Performer,
+    store: Arc<Store>,
     clock: Clock,
     next_ticket: u64,
+    next_push: u64,
+    asked_idle: Vec<Sender<()>>,
+    next_show: Mono,
     stopping: bool,
 }
 
 impl Driver {
+    fn restore(&mut self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let (store, core) = (&*self.store, &mut self.core);
+        store.kept(|restore| core.handle(Input::Restore(restore), now, store))?;
+        self.feed(Input::Restored, now);
+        self.performer.flush();
+        Ok(())
+    }
+
     fn run(mut self) {
-        while !(self.stopping && self.core.storing() == 0) {
+        while !(self.stopping && self.core.under_way() == 0) {
             match self.wait() {
                 Ok(first) => self.turn(first),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -105,6 +179,20 @@ impl Driver {
             }
             self.keep_deadlines();
             self.performer.flush();
+            self.show();
+            if self.core.under_way() == 0 {
+                for asked in self.asked_idle.drain(..) {
+                    let _ = asked.send(());
+                }
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        let now = self.clock.now();
+        if now.mono >= self.next_show {
+            self.next_show = now.mono + SHOW_INTERVAL;
+            self.performer.show(&self.core, now.unix);
         }
     }
 
@@ -116,19 +204,15 @@ impl Driver {
             .poll_timeout()
             .is_some_and(|(deadline, _)| deadline <= now.mono)
         {
-            self.core.handle_timeout(now);
+            self.core.handle_timeout(now, &*self.store);
             self.perform();
         }
     }
 
     fn wait(&self) -> Result<Message, RecvTimeoutError> {
-        match self.core.poll_timeout() {
-            Some((deadline, _)) => self.inbox.recv_deadline(self.clock.instant(deadline)),
-            None => self
-                .inbox
-                .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
-        }
+        let deadline = self.core.poll_timeout().map(|(deadline, _)| deadline);
+        let next = deadline.unwrap_or(self.next_show).min(self.next_show);
+        self.inbox.recv_deadline(self.clock.instant(next))
     }
 
     /// Takes what has piled up, so that a busy moment becomes one commit.
@@ -162,18 +246,41 @@ impl Driver {
                 };
                 self.feed(input, now);
             }
-            Message::Committed(outcomes) => {
-                for (ticket, outcome) in outcomes {
-                    self.feed(Input::Committed { ticket, outcome }, now);
-                }
+            Message::Push(request) => {
+                let PushRequest {
+                    repo,
+                    commands,
+                    present,
+                    reply,
+                } = *request;
+                let push = PushId(self.next_push);
+                self.next_push += 1;
+                self.performer.expect_push(push, reply);
+                let input = Input::Push {
+                    push,
+                    repo,
+                    commands,
+                    present,
+                };
+                self.feed(input, now);
             }
-            Message::Swept { more } => self.feed(Input::Swept { more }, now),
+            Message::Answer(input) => {
+                if let Input::Written {
+                    outcomes: Ok(outcomes),
+                    ..
+                } = &input
+                {
+                    self.performer.note_written(outcomes);
+                }
+                self.feed(input, now);
+            }
+            Message::Idle(asked) => self.asked_idle.push(asked),
             Message::Stop => self.stopping = true,
         }
     }
 
     fn feed(&mut self, input: Input, now: Now) {
-        self.core.handle(input, now);
+        self.core.handle(input, now, &*self.store);
         self.perform();
     }
 

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use grasp_core::{Core, Policy};
-use grasp_store::Store;
+use grasp_store::{Store, StoreError};
 
 use crate::clock::Clock;
 use crate::driver;
+use crate::hosting::{Repositories, worker};
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::perform::Performer;
@@ -18,28 +20,39 @@ use crate::writer;
 pub struct Engine {
     pub ingest: Ingest,
     pub live: live::Handle,
-    driver: driver::Handle,
+    pub driver: driver::Handle,
     verifiers: Vec<JoinHandle<()>>,
     driver_thread: JoinHandle<()>,
     writer_thread: JoinHandle<()>,
     live_thread: JoinHandle<()>,
+    git_threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl Engine {
     pub fn start(
         policy: Policy,
         store: &Arc<Store>,
+        repositories: &Arc<Repositories>,
         metrics: &Arc<Metrics>,
         clock: Clock,
-    ) -> std::io::Result<Self> {
-        let ingest_bytes = policy.limits.ingest_bytes;
+    ) -> Result<Self, EngineError> {
+        let (ingest_bytes, held_for) = (policy.limits.ingest_bytes, policy.limits.held_for);
         let core = Core::new(policy, seed()?);
         let (driver, inbox) = driver::channel();
         let (live, live_thread) = live::start(Arc::clone(metrics))?;
         let (writer, writer_thread) =
             writer::start(Arc::clone(store), driver.clone(), Arc::clone(metrics))?;
-        let performer = Performer::new(writer, live.clone(), Arc::clone(metrics));
-        let driver_thread = driver::start(inbox, core, performer, clock)?;
+        let (git, git_threads) = worker::start(repositories, &driver, metrics)?;
+        let performer = Performer::new(writer, live.clone(), git, Arc::clone(metrics), held_for);
+        let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), clock)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (ingest, verifiers) = Ingest::start(cores, ingest_bytes, store, &driver, metrics)?;
         Ok(Self {
@@ -50,7 +63,13 @@ impl Engine {
             driver_thread,
             writer_thread,
             live_thread,
+            git_threads,
         })
+    }
+
+    /// Waits until nothing is under way that was before; false if that takes too long.
+    pub fn settle(&self, patience: Duration) -> bool {
+        self.driver.idle().recv_timeout(patience).is_ok()
     }
 
     /// Finishes what was submitted, in the order of the stages, and ends every thread. All
@@ -63,6 +82,9 @@ impl Engine {
         }
         self.driver.stop();
         join(self.driver_thread);
+        for thread in self.git_threads {
+            join(thread);
+        }
         join(self.writer_thread);
         join(self.live_thread);
     }

@@ -13,6 +13,13 @@ pub struct Metrics {
     pub events_received: IntCounter,
     pub events_stored: IntCounter,
     pub events_duplicate: IntCounter,
+    pub events_held: IntCounter,
+    pub releases: IntCounter,
+    pub held_oldest_seconds: IntGauge,
+    pub git_failures: IntCounter,
+    pub git_running: IntGauge,
+    pub git_bytes_in: IntCounter,
+    pub git_bytes_out: IntCounter,
     pub live_deliveries: IntCounter,
     pub slow_readers: IntCounter,
     pub store_events: IntGauge,
@@ -24,6 +31,12 @@ pub struct Metrics {
     refused: IntCounterVec,
     connections_refused: IntCounterVec,
     query_seconds: HistogramVec,
+    held: prometheus::IntGaugeVec,
+    repositories: prometheus::IntGaugeVec,
+    pushes: IntCounterVec,
+    fetches: IntCounterVec,
+    git_seconds: HistogramVec,
+    git_task_seconds: HistogramVec,
 }
 
 const LATENCY: [f64; 12] = [
@@ -51,6 +64,25 @@ impl Metrics {
                 "ngit_events_duplicate_total",
                 "Events that were here already",
             )?,
+            events_held: make.counter(
+                "ngit_events_held_total",
+                "Events taken to wait for their git data",
+            )?,
+            releases: make.counter(
+                "ngit_releases_total",
+                "Held events that were stored because their git data came",
+            )?,
+            held_oldest_seconds: make.gauge(
+                "ngit_held_oldest_seconds",
+                "How long the oldest event has waited for its git data",
+            )?,
+            git_failures: make.counter(
+                "ngit_git_failures_total",
+                "Work on repositories that failed",
+            )?,
+            git_running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
+            git_bytes_in: make.counter("ngit_git_received_bytes_total", "Bytes of pushed packs")?,
+            git_bytes_out: make.counter("ngit_git_sent_bytes_total", "Bytes sent to fetches")?,
             live_deliveries: make.counter(
                 "ngit_live_deliveries_total",
                 "Events handed to live subscriptions",
@@ -84,6 +116,28 @@ impl Metrics {
                 "From question to last answer",
                 &["type"],
             )?,
+            held: make.gauges(
+                "ngit_held_events",
+                "Events that wait for their git data, by kind",
+                &["kind"],
+            )?,
+            repositories: make.gauges(
+                "ngit_repositories",
+                "Repositories announced for this server, by standing",
+                &["standing"],
+            )?,
+            pushes: make.counters("ngit_pushes_total", "Pushes by result", &["result"])?,
+            fetches: make.counters("ngit_fetches_total", "Fetches by result", &["result"])?,
+            git_seconds: make.histograms(
+                "ngit_git_seconds",
+                "Duration of fetches and pushes",
+                &["service"],
+            )?,
+            git_task_seconds: make.histograms(
+                "ngit_git_task_seconds",
+                "Duration of work on refs and objects",
+                &["task"],
+            )?,
             registry: make.0,
         })
     }
@@ -103,6 +157,36 @@ impl Metrics {
     pub fn query(&self, kind: &'static str, seconds: f64) {
         self.query_seconds
             .with_label_values(&[kind])
+            .observe(seconds);
+    }
+
+    pub fn set_held(&self, kind: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.held.with_label_values(&[kind]).set(count);
+    }
+
+    pub fn set_repositories(&self, standing: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.repositories.with_label_values(&[standing]).set(count);
+    }
+
+    pub fn push(&self, result: &'static str) {
+        self.pushes.with_label_values(&[result]).inc();
+    }
+
+    pub fn fetch(&self, result: &'static str) {
+        self.fetches.with_label_values(&[result]).inc();
+    }
+
+    pub fn git(&self, service: &'static str, seconds: f64) {
+        self.git_seconds
+            .with_label_values(&[service])
+            .observe(seconds);
+    }
+
+    pub fn git_task(&self, task: &'static str, seconds: f64) {
+        self.git_task_seconds
+            .with_label_values(&[task])
             .observe(seconds);
     }
 

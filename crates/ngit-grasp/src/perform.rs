@@ -1,24 +1,47 @@
 //! Carries out what the core asks for: one match on `Effect`, nothing else decides here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use grasp_core::{Answer, Effect, Event, EventId, Ticket};
+use grasp_core::nip34;
+use grasp_core::push::{Decision, PushRefusal};
+use grasp_core::registry::Standing;
+use grasp_core::{Answer, Core, Effect, EventId, Kind, PushId, StoreOutcome, Ticket, Timestamp};
 use rustc_hash::FxHashMap;
 
+use crate::driver::PushReply;
+use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
 use crate::relay::live;
-use crate::writer;
+use crate::writer::{self, Order};
+
+/// The kinds that wait for git data, and all that wait with them.
+const HELD_KINDS: [(Option<Kind>, &str); 5] = [
+    (Some(Kind::ANNOUNCEMENT), "announcement"),
+    (Some(Kind::STATE), "state"),
+    (Some(nip34::PULL_REQUEST), "pull_request"),
+    (Some(nip34::PULL_REQUEST_UPDATE), "pull_request_update"),
+    (None, "other"),
+];
+const STANDINGS: [(Standing, &str); 3] = [
+    (Standing::Served, "served"),
+    (Standing::Held, "held"),
+    (Standing::Remembered, "remembered"),
+];
 
 pub struct Performer {
     writer: writer::Handle,
     live: live::Handle,
+    git: worker::Handle,
     metrics: Arc<Metrics>,
+    held_for: Duration,
     waiting: FxHashMap<Ticket, Waiting>,
+    pushes: FxHashMap<PushId, PushReply>,
     /// The room of the event that was answered last: its announcement follows.
     answered: Option<(EventId, Room)>,
     /// Handed to the writer at the end of the turn.
-    batch: Vec<(Ticket, Arc<Event>)>,
+    batch: Vec<Order>,
 }
 
 struct Waiting {
@@ -28,12 +51,21 @@ struct Waiting {
 }
 
 impl Performer {
-    pub fn new(writer: writer::Handle, live: live::Handle, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        writer: writer::Handle,
+        live: live::Handle,
+        git: worker::Handle,
+        metrics: Arc<Metrics>,
+        held_for: Duration,
+    ) -> Self {
         Self {
             writer,
             live,
+            git,
             metrics,
+            held_for,
             waiting: FxHashMap::default(),
+            pushes: FxHashMap::default(),
             answered: None,
             batch: Vec::new(),
         }
@@ -44,9 +76,17 @@ impl Performer {
         self.waiting.insert(ticket, Waiting { id, reply, room });
     }
 
+    pub fn expect_push(&mut self, push: PushId, reply: PushReply) {
+        self.pushes.insert(push, reply);
+    }
+
     pub fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Store { ticket, event } => self.batch.push((ticket, event)),
+            Effect::Store { ticket, event } => self.batch.push(Order::event(ticket, event)),
+            Effect::Commit { job, changes } => self.batch.push(Order::changes(job, changes)),
+            Effect::Git { job, repo, task } => self.git.perform(job, repo, task),
+            Effect::Decide { push, decision } => self.decide(push, decision),
+            Effect::Report { push, result } => self.report(push, result),
             Effect::Answer { ticket, answer } => self.answer(ticket, answer),
             Effect::Announce { event, seq } => {
                 let answered = self.answered.take().filter(|(id, _)| *id == event.id);
@@ -57,22 +97,83 @@ impl Performer {
         }
     }
 
+    /// What an operator sees of the core.
+    pub fn show(&self, core: &Core, now: Timestamp) {
+        let mut held = [0; HELD_KINDS.len()];
+        for event in core.purgatory().iter() {
+            let place = HELD_KINDS
+                .iter()
+                .position(|(kind, _)| *kind == Some(event.event.kind))
+                .unwrap_or(HELD_KINDS.len() - 1);
+            if let Some(count) = held.get_mut(place) {
+                *count += 1;
+            }
+        }
+        for ((_, name), count) in HELD_KINDS.iter().zip(held) {
+            self.metrics.set_held(name, count);
+        }
+        let first = core.purgatory().next_deadline();
+        let left = first.map(|until| until.0.saturating_sub(now.0));
+        let waited = left.map_or(0, |left| self.held_for.as_secs().saturating_sub(left));
+        let waited = i64::try_from(waited).unwrap_or(i64::MAX);
+        self.metrics.held_oldest_seconds.set(waited);
+        for (standing, name) in STANDINGS {
+            let count = core.registry().hosted();
+            let count = count.filter(|(_, found)| *found == standing).count();
+            self.metrics.set_repositories(name, count);
+        }
+    }
+
+    pub fn note_written(&self, outcomes: &[StoreOutcome]) {
+        let stored = |outcome: &&StoreOutcome| matches!(outcome, StoreOutcome::Stored(_));
+        let stored = outcomes.iter().filter(stored).count();
+        self.metrics.releases.inc_by(stored as u64);
+    }
+
     pub fn flush(&mut self) {
         self.answered = None;
         if !self.batch.is_empty() {
-            self.writer.store(std::mem::take(&mut self.batch));
+            self.writer.write(std::mem::take(&mut self.batch));
         }
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
         match &answer {
             Answer::Accepted => self.metrics.events_stored.inc(),
+            Answer::Held => self.metrics.events_held.inc(),
             Answer::Duplicate => self.metrics.events_duplicate.inc(),
             Answer::Refused(refusal) => self.metrics.refused(refusal.label()),
         }
         if let Some(waiting) = self.waiting.remove(&ticket) {
             waiting.reply.send(waiting.id, Word::Answer(answer));
             self.answered = Some((waiting.id, waiting.room));
+        }
+    }
+
+    fn decide(&mut self, push: PushId, decision: Decision) {
+        if let Decision::Refuse(refusal) = &decision {
+            self.metrics.push(refusal.label());
+        }
+        let refused = matches!(decision, Decision::Refuse(_));
+        let Some(reply) = self.pushes.get_mut(&push) else {
+            return;
+        };
+        if let Some(sender) = reply.decision.take() {
+            // A client that is gone will not send its objects; the core hears of it from there.
+            let _ = sender.send((push, decision));
+        }
+        if refused {
+            self.pushes.remove(&push);
+        }
+    }
+
+    fn report(&mut self, push: PushId, result: Result<(), PushRefusal>) {
+        match &result {
+            Ok(()) => self.metrics.push("accepted"),
+            Err(refusal) => self.metrics.push(refusal.label()),
+        }
+        if let Some(reply) = self.pushes.remove(&push) {
+            let _ = reply.report.send(result);
         }
     }
 }

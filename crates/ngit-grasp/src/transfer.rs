@@ -13,12 +13,13 @@ use grasp_store::{Budget, Progress, Query, Store, StoreError, Want};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::runtime::Runtime;
 
-use crate::app::{StartError, open_store, policy};
+use crate::app::{StartError, open_store};
 use crate::clock::{Clock, unix_now};
 use crate::config::{Config, DatabaseBackend};
 use crate::engine::Engine;
+use crate::hosting::Repositories;
 use crate::identity::{PUBLIC_FILE, SECRET_FILE, write_private};
-use crate::ingest::{Ingest, Reply, Word};
+use crate::ingest::{Ingest, Lane, Reply, Word};
 use crate::metrics::Metrics;
 
 /// Refused lines that are shown one by one.
@@ -50,7 +51,7 @@ fn on_disk(config: &Config) -> Result<&Path, TransferError> {
     }
 }
 
-fn stopped(error: StoreError) -> TransferError {
+pub(crate) fn stopped(error: StoreError) -> TransferError {
     match error {
         error @ StoreError::Locked { .. } => TransferError::Running(error),
         error => error.into(),
@@ -150,7 +151,9 @@ pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferErro
     on_disk(config)?;
     let store = Arc::new(open_store(config).map_err(stopped)?);
     let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
-    let engine = Engine::start(policy(config), &store, &metrics, Clock::start())
+    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
+    let clock = Clock::start();
+    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)
         .map_err(StartError::from)?;
     let (source, bytes): (Box<dyn Read>, u64) = match file {
         Some(path) => {
@@ -240,7 +243,9 @@ impl Reply for LineReply {
 
 #[derive(Default)]
 struct Tally {
+    lane: Lane,
     stored: u64,
+    held: u64,
     known: u64,
     superseded: u64,
     refused: u64,
@@ -272,7 +277,7 @@ impl Tally {
             line: number,
             answers: answers.clone(),
         };
-        ingest.submit(event, Origin::Import, Box::new(reply), room);
+        ingest.submit(&mut self.lane, event, Origin::Import, Box::new(reply), room);
     }
 
     fn collect(&mut self, answered: &Receiver<Answered>) {
@@ -284,6 +289,7 @@ impl Tally {
     fn count(&mut self, answered: Answered) {
         match answered.word {
             Word::Answer(Answer::Accepted) => self.stored += 1,
+            Word::Answer(Answer::Held) => self.held += 1,
             Word::Answer(Answer::Duplicate) => self.known += 1,
             Word::Answer(Answer::Refused(
                 Refusal::Replaced | Refusal::Deleted | Refusal::Vanished,
@@ -306,18 +312,19 @@ impl Tally {
 
     fn report(&self) {
         say(&format!(
-            "{} events imported, {} were here already, {} replaced or deleted, {} refused",
-            self.stored, self.known, self.superseded, self.refused
+            "{} events imported, {} wait for git data, {} were here already, {} replaced or \
+             deleted, {} refused",
+            self.stored, self.held, self.known, self.superseded, self.refused
         ));
     }
 }
 
 /// Progress and results go to standard error: standard output is for data.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-fn bar(length: u64, template: &str) -> ProgressBar {
+pub(crate) fn bar(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(length), target());
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),

@@ -6,38 +6,66 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use grasp_core::{Event, StoreOutcome, Ticket, Timestamp};
+use grasp_core::{Change, Event, Failed, Job, StoreOutcome, Ticket, Timestamp};
 use grasp_store::Store;
 
 use crate::driver;
 use crate::metrics::Metrics;
 
-/// Events in one commit; a larger one would only keep the first submitter waiting.
+/// Orders in one commit; a larger one would only keep the first submitter waiting.
 const MAX_COMMIT: usize = 2_000;
 /// Tags in one commit. Each is a row of up to 250 bytes until it is in the store: 25 MB.
 const MAX_COMMIT_TAGS: usize = 100_000;
 /// Expired events removed in one commit.
 const MAX_SWEEP: usize = 500;
 
-enum Job {
-    Store(Vec<(Ticket, Arc<Event>)>),
+/// What becomes durable as a whole.
+pub struct Order {
+    of: For,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy)]
+enum For {
+    Ticket(Ticket),
+    Job(Job),
+}
+
+impl Order {
+    pub fn event(ticket: Ticket, event: Arc<Event>) -> Self {
+        Self {
+            of: For::Ticket(ticket),
+            changes: vec![Change::Store(event)],
+        }
+    }
+
+    pub fn changes(job: Job, changes: Vec<Change>) -> Self {
+        Self {
+            of: For::Job(job),
+            changes,
+        }
+    }
+}
+
+enum Work {
+    Write(Vec<Order>),
     Sweep(Timestamp),
 }
 
 /// Unbounded in type, bounded by the room that every event in it holds.
 #[derive(Clone)]
 pub struct Handle {
-    jobs: Sender<Job>,
+    work: Sender<Work>,
 }
 
 impl Handle {
-    pub fn store(&self, batch: Vec<(Ticket, Arc<Event>)>) {
+    pub fn write(&self, orders: Vec<Order>) {
         // The writer outlives the driver, its only caller.
-        let _ = self.jobs.send(Job::Store(batch));
+        let _ = self.work.send(Work::Write(orders));
     }
 
     pub fn sweep(&self, until: Timestamp) {
-        let _ = self.jobs.send(Job::Sweep(until));
+        let _ = self.work.send(Work::Sweep(until));
     }
 }
 
@@ -47,7 +75,7 @@ pub fn start(
     driver: driver::Handle,
     metrics: Arc<Metrics>,
 ) -> std::io::Result<(Handle, JoinHandle<()>)> {
-    let (jobs, queue) = unbounded();
+    let (work, queue) = unbounded();
     let writer = Writer {
         queue,
         store,
@@ -57,11 +85,11 @@ pub fn start(
     let thread = thread::Builder::new()
         .name("writer".to_owned())
         .spawn(move || writer.run())?;
-    Ok((Handle { jobs }, thread))
+    Ok((Handle { work }, thread))
 }
 
 struct Writer {
-    queue: Receiver<Job>,
+    queue: Receiver<Work>,
     store: Arc<Store>,
     driver: driver::Handle,
     metrics: Arc<Metrics>,
@@ -69,46 +97,66 @@ struct Writer {
 
 impl Writer {
     fn run(self) {
-        for job in &self.queue {
-            match job {
-                Job::Store(batch) => self.store(batch),
-                Job::Sweep(until) => self.sweep(until),
+        for work in &self.queue {
+            match work {
+                Work::Write(orders) => self.write(orders),
+                Work::Sweep(until) => self.sweep(until),
             }
         }
     }
 
-    fn store(&self, mut batch: Vec<(Ticket, Arc<Event>)>) {
+    fn write(&self, mut orders: Vec<Order>) {
         let mut sweep = None;
-        while batch.len() < MAX_COMMIT {
+        while orders.len() < MAX_COMMIT {
             match self.queue.try_recv() {
-                Ok(Job::Store(more)) => batch.extend(more),
-                Ok(Job::Sweep(until)) => sweep = Some(until),
+                Ok(Work::Write(more)) => orders.extend(more),
+                Ok(Work::Sweep(until)) => sweep = Some(until),
                 Err(_) => break,
             }
         }
-        while !batch.is_empty() {
-            let rest = batch.split_off(one_commit(&batch));
-            self.commit(std::mem::replace(&mut batch, rest));
+        while !orders.is_empty() {
+            let rest = orders.split_off(one_commit(&orders));
+            self.commit(&std::mem::replace(&mut orders, rest));
         }
         if let Some(until) = sweep {
             self.sweep(until);
         }
     }
 
-    fn commit(&self, batch: Vec<(Ticket, Arc<Event>)>) {
+    fn commit(&self, orders: &[Order]) {
         let started = Instant::now();
-        let result = self.store.apply(batch.iter().map(|(_, event)| &**event));
+        let result = self
+            .store
+            .commit(orders.iter().map(|order| order.changes.as_slice()));
         self.metrics
             .commit_seconds
             .observe(started.elapsed().as_secs_f64());
-        self.metrics.commit_events.observe(batch.len() as f64);
-        let outcomes = result.unwrap_or_else(|error| {
-            tracing::error!(%error, events = batch.len(), full = error.is_full(), "commit failed");
-            self.metrics.store_failures.inc();
-            vec![StoreOutcome::Failed; batch.len()]
-        });
-        let tickets = batch.into_iter().map(|(ticket, _)| ticket);
-        self.driver.committed(tickets.zip(outcomes).collect());
+        self.metrics.commit_events.observe(orders.len() as f64);
+        match result {
+            Ok(words) => {
+                for (order, words) in orders.iter().zip(words) {
+                    self.tell(order.of, Ok(words));
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, orders = orders.len(), full = error.is_full(), "commit failed");
+                self.metrics.store_failures.inc();
+                for order in orders {
+                    self.tell(order.of, Err(Failed));
+                }
+            }
+        }
+    }
+
+    fn tell(&self, of: For, words: Result<Vec<StoreOutcome>, Failed>) {
+        match of {
+            For::Ticket(ticket) => {
+                let word = words.ok().and_then(|words| words.first().copied());
+                self.driver
+                    .committed(ticket, word.unwrap_or(StoreOutcome::Failed));
+            }
+            For::Job(job) => self.driver.written(job, words),
+        }
     }
 
     fn sweep(&self, until: Timestamp) {
@@ -128,17 +176,24 @@ impl Writer {
     }
 }
 
-/// How many events of a batch fit one commit; at least one.
-fn one_commit(batch: &[(Ticket, Arc<Event>)]) -> usize {
+/// How many orders fit one commit; at least one.
+fn one_commit(orders: &[Order]) -> usize {
     let mut tags = 0;
-    let fits = |(_, event): &&(Ticket, Arc<Event>)| {
-        tags += event.tags.len();
+    let fits = |order: &&Order| {
+        tags += order.changes.iter().map(tags_of).sum::<usize>();
         tags <= MAX_COMMIT_TAGS
     };
-    batch
+    orders
         .iter()
         .take(MAX_COMMIT)
         .take_while(fits)
         .count()
         .max(1)
+}
+
+fn tags_of(change: &Change) -> usize {
+    match change {
+        Change::Store(event) => event.tags.len(),
+        Change::Hold { .. } | Change::Unhold(_) | Change::Applied { .. } => 1,
+    }
 }

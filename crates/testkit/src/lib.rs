@@ -9,7 +9,11 @@
 
 pub mod author;
 pub mod client;
+pub mod git;
+pub mod grasp;
+pub mod libgit;
 pub mod naive;
+pub mod pack;
 pub mod random;
 pub mod server;
 
@@ -18,5 +22,7 @@ pub use serde_json::{Value, json};
 
 pub use crate::author::{Author, now, unsigned};
 pub use crate::client::Client;
+pub use crate::git::WorkTree;
+pub use crate::grasp::Project;
 pub use crate::naive::{Model, Verdict};
 pub use crate::server::Server;

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::ArgMatches;
-use grasp_core::Limits;
+use grasp_core::{Limits, Lists, Policy, Service};
 use serde_json::json;
 
 pub use self::net::{Domain, ProxyNet};
@@ -95,6 +95,25 @@ impl Config {
         self.public_url("http")
     }
 
+    /// The rules as the operator wants them.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            service: self.service(),
+            rule: self.maintainer_rule,
+            lists: Lists {
+                repositories: self.repository_whitelist.clone(),
+                no_repositories: self.repository_blacklist.clone(),
+                no_authors: self.event_blacklist.clone(),
+            },
+            takes_unrelated: self.accept_unrelated_events,
+            limits: self.limits(),
+        }
+    }
+
+    pub fn service(&self) -> Service {
+        Service::of_host(&self.public_domain().host, self.public_domain().port)
+    }
+
     pub fn limits(&self) -> Limits {
         Limits {
             message_bytes: self.max_message_bytes.as_usize(),
@@ -124,6 +143,11 @@ impl Config {
             ingest_bytes: self.max_ingest_bytes.as_usize(),
             outbox_bytes: self.max_outbox_bytes.as_usize(),
             query_window_bytes: self.query_window_bytes.as_usize(),
+            held_per_key: self.purgatory_max_per_key,
+            held_events: self.purgatory_max_events,
+            held_bytes: self.purgatory_max_bytes.as_usize(),
+            held_for: self.purgatory_expiry,
+            tip_for: self.purgatory_tip_expiry,
             header_timeout: self.header_timeout,
             http_idle: self.http_idle,
             http_body_bytes: self.max_http_body_bytes.as_usize(),
@@ -355,6 +379,9 @@ mod tests {
         for spec in specs() {
             let text = match spec.env {
                 "NGIT_TRUSTED_PROXIES" => "::1",
+                "NGIT_EVENT_BLACKLIST" => {
+                    "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
+                }
                 _ if spec.default.is_empty() => "text",
                 _ => spec.default,
             };
@@ -515,9 +542,11 @@ mod tests {
         let rows = loaded.describe();
         let shown = format!("{loaded:?}{}{}", render_table(&rows), rows_as_json(&rows));
         assert!(!shown.contains("hidden"));
-        assert!(
-            render_table(&rows).contains("NGIT_RELAY_OWNER_NSEC           environment  ********\n")
-        );
+        let table = render_table(&rows);
+        let line = table
+            .lines()
+            .find(|line| line.starts_with("NGIT_RELAY_OWNER_NSEC "));
+        assert!(line.unwrap().ends_with(" environment  ********"));
         assert_eq!(
             loaded.config.relay_owner_nsec.unwrap().reveal(),
             "nsec1hidden"

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use grasp_core::{MaintainerRule, Pubkey, RepoPattern};
+
 use super::net::{Domain, ProxyNet};
 use super::sources::Layers;
 use super::value::{ByteSize, DatabaseBackend, LogFilter, Rules, Secret, Setting, Shape};
@@ -149,6 +151,66 @@ settings! {
         /// Where events are kept. With memory they are gone when the server stops, which is
         /// meant for tests.
         NGIT_DATABASE_BACKEND => database_backend: DatabaseBackend = "lmdb";
+    }
+
+    "Repositories" {
+        /// When a key that an announcement lists as maintainer has authority: reciprocal means
+        /// once its own announcement names a maintainer back, listed means at once.
+        NGIT_MAINTAINER_RULE => maintainer_rule: MaintainerRule = "reciprocal";
+
+        /// If not empty, only these repositories are hosted. An entry is an npub, an
+        /// npub/identifier or an identifier.
+        NGIT_REPOSITORY_WHITELIST => repository_whitelist: Vec<RepoPattern> = "";
+
+        /// Repositories that are not hosted, in the same form.
+        NGIT_REPOSITORY_BLACKLIST => repository_blacklist: Vec<RepoPattern> = "";
+
+        /// Authors whose events are refused, as npubs.
+        NGIT_EVENT_BLACKLIST => event_blacklist: Vec<Pubkey> = "";
+
+        /// Accept events that belong to no repository here, as a general relay does.
+        NGIT_ACCEPT_UNRELATED_EVENTS => accept_unrelated_events: bool = "false";
+
+        /// How long an event waits for its git data before it is discarded.
+        NGIT_PURGATORY_EXPIRY_SECS => purgatory_expiry: Duration = "1800" in 1..=30 * DAY;
+
+        /// How long the tip of a pull request waits for its event.
+        NGIT_PURGATORY_TIP_EXPIRY_SECS => purgatory_tip_expiry: Duration = "1200" in 1..=30 * DAY;
+
+        /// Events that wait for their git data.
+        NGIT_PURGATORY_MAX_EVENTS => purgatory_max_events: usize = "20000" in 1..=10_000_000;
+
+        /// Events of one author that wait for their git data.
+        NGIT_PURGATORY_MAX_PER_KEY => purgatory_max_per_key: usize = "500" in 1..=1_000_000;
+
+        /// The size of all events that wait for their git data. They are kept in memory too, where
+        /// they take about three times as much.
+        NGIT_PURGATORY_MAX_BYTES => purgatory_max_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
+    }
+
+    "Git" {
+        /// The largest pack of one push.
+        NGIT_MAX_PUSH_BYTES => max_push_bytes: ByteSize = "2GiB" in MIB..=1024 * GIB;
+
+        /// The size on disk from which a repository takes no more pushes.
+        NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
+
+        /// Fetches and pushes worked on at once; more are told to come back.
+        NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
+
+        /// Fetches and pushes of one repository worked on at once.
+        NGIT_GIT_CONCURRENT_PER_REPOSITORY => git_concurrent_per_repository: usize
+            = "32" in 1..=10_000;
+
+        /// Fetches and pushes of one address worked on at once. Loopback addresses and trusted
+        /// proxies are exempt.
+        NGIT_GIT_CONCURRENT_PER_IP => git_concurrent_per_ip: usize = "16" in 1..=10_000;
+
+        /// The longest that one fetch or push may take.
+        NGIT_GIT_TIMEOUT_SECS => git_timeout: Duration = "3600" in 10..=7 * DAY;
+
+        /// A git client that sends or takes in nothing for this long is disconnected.
+        NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
     }
 
     "Logging and metrics" {

@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use grasp_core::{Identifier, MaintainerRule, Pubkey, RepoId, RepoPattern};
+
 /// A type that a setting can have. `parse` gets trimmed text, and empty text only where a
 /// default is empty; its error completes a line that starts with the setting's name.
 pub trait Setting: Sized {
@@ -178,6 +180,10 @@ const SIZE_UNITS: [(&str, u64); 8] = [
 ];
 
 impl ByteSize {
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -363,6 +369,70 @@ impl Setting for DatabaseBackend {
         match self {
             Self::Lmdb => "lmdb".into(),
             Self::Memory => "memory".into(),
+        }
+    }
+}
+
+impl Setting for MaintainerRule {
+    fn expects(_: &Rules) -> String {
+        "reciprocal or listed".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "reciprocal" => Ok(Self::Reciprocal),
+            "listed" => Ok(Self::Listed),
+            _ => Err(refusal::<Self>(text, rules)),
+        }
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        match self {
+            Self::Reciprocal => "reciprocal".into(),
+            Self::Listed => "listed".into(),
+        }
+    }
+}
+
+impl Setting for Pubkey {
+    fn expects(_: &Rules) -> String {
+        "an npub".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        Self::from_npub(text).map_err(|_| refusal::<Self>(text, rules))
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        self.npub()
+    }
+}
+
+impl Setting for RepoPattern {
+    fn expects(_: &Rules) -> String {
+        "an npub, an npub/identifier or an identifier".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        let wrong = || refusal::<Self>(text, rules);
+        if !text.starts_with("npub1") {
+            let identifier = Identifier::parse(text).map_err(|_| wrong())?;
+            return Ok(Self::Identifier(identifier.as_str().to_owned()));
+        }
+        let Some((owner, identifier)) = text.split_once('/') else {
+            let owner = Pubkey::from_npub(text).map_err(|_| wrong())?;
+            return Ok(Self::Owner(owner));
+        };
+        let owner = Pubkey::from_npub(owner).map_err(|_| wrong())?;
+        let identifier = Identifier::parse(identifier).map_err(|_| wrong())?;
+        Ok(Self::Repo(RepoId::new(owner, identifier)))
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        match self {
+            Self::Owner(owner) => owner.npub(),
+            Self::Repo(repo) => repo.to_string(),
+            Self::Identifier(identifier) => identifier.clone(),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 mod client_ip;
 mod gate;
+pub mod git;
 mod nip11;
+mod patient;
 mod server;
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,14 +19,16 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
-use grasp_core::Pubkey;
+use grasp_core::{MaintainerRule, Pubkey, RepoId};
 use tokio::sync::mpsc;
 use tower::ServiceExt as _;
 
 use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
+use self::git::{Client, Endpoint, GitSite, Route};
 pub use self::server::Server;
 use crate::config::Config;
+use crate::hosting::overview::Overview;
 use crate::phase::{Phase, reached};
 use crate::relay::Relay;
 use crate::relay::connection::{Connection, Peer};
@@ -36,23 +40,34 @@ const READ_BUFFER: usize = 4 * 1024;
 /// What the handlers share.
 pub struct Site {
     relay: Arc<Relay>,
+    git: Arc<GitSite>,
     gate: Arc<Gate>,
     client_ip: ClientIp,
     nip11: String,
     landing: String,
+    http_url: String,
+    rule: MaintainerRule,
     metrics_enabled: bool,
 }
 
 impl Site {
-    pub fn new(config: &Config, owner: Pubkey, relay: Arc<Relay>) -> Self {
+    pub fn new(config: &Config, owner: Pubkey, relay: Arc<Relay>, git: Arc<GitSite>) -> Self {
         let limits = &relay.limits;
+        let support = web::Support {
+            nips: nip11::SUPPORTED_NIPS,
+            grasps: nip11::SUPPORTED_GRASPS,
+            acceptance: nip11::acceptance(config),
+        };
         Self {
             gate: Gate::new(limits.connections, limits.connections_per_ip),
             client_ip: ClientIp::new(config.trusted_proxies.clone()),
             nip11: nip11::document(config, owner, limits).to_string(),
-            landing: web::landing(config, owner, limits, nip11::SUPPORTED_NIPS),
+            landing: web::landing(config, owner, limits, support),
+            http_url: config.public_http_url(),
+            rule: config.maintainer_rule,
             metrics_enabled: config.metrics_enabled,
             relay,
+            git,
         }
     }
 }
@@ -74,15 +89,15 @@ fn router(site: Arc<Site>) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .fallback(not_found)
+        .fallback(repository)
         .with_state(site)
 }
 
 /// Every response, errors too, may be read by a page of any origin.
-async fn respond(router: Router, mut request: Request<Body>, max_body: usize) -> Response<Body> {
+async fn respond(router: Router, mut request: Request<Body>, max_body: u64) -> Response<Body> {
     let mut response = if request.method() == Method::OPTIONS {
         StatusCode::NO_CONTENT.into_response()
-    } else if declared_length(request.headers()) > max_body as u64 {
+    } else if declared_length(request.headers()) > max_body {
         let text = format!("the body is larger than {max_body} bytes\n");
         (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
     } else {
@@ -274,6 +289,45 @@ async fn ready(State(site): State<Arc<Site>>) -> Response<Body> {
     match site.relay.store.stats() {
         Ok(stats) => format!("ready: {} events\n", stats.events).into_response(),
         Err(error) => unavailable(format!("{error}\n")),
+    }
+}
+
+/// Everything below a repository's URL.
+async fn repository(
+    State(site): State<Arc<Site>>,
+    Extension(transport): Extension<Transport>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let Some(route) = Route::parse(request.uri().path()) else {
+        return not_found().await.into_response();
+    };
+    let ip = site.client_ip.of(transport.peer.ip(), request.headers());
+    let exempt = is_exempt(ip) || site.client_ip.is_trusted(ip);
+    let client = Client {
+        network: (!exempt).then(|| gate::network(ip)),
+    };
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if route.endpoint == Endpoint::Page && is_read {
+        return page(site, route.repo).await;
+    }
+    site.git.serve(route, client, request).await
+}
+
+/// Reads the store and the disk on a thread that may wait for them.
+async fn page(site: Arc<Site>, repo: RepoId) -> Response<Body> {
+    let rendered = tokio::task::spawn_blocking(move || {
+        let opened = site.git.repositories.open(&repo)?;
+        let overview = Overview::of(&repo, &*site.relay.store, &site.relay.service, site.rule);
+        web::repository(&repo, &overview, &opened, &site.http_url)
+    });
+    match rendered.await {
+        Ok(Ok(page)) => Html(page).into_response(),
+        Ok(Err(error)) if error.is_not_found() => not_found().await.into_response(),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a repository's page cannot be made");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 

@@ -6,7 +6,25 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::relay::message::MAX_SUB_ID;
 
-pub(super) const SUPPORTED_NIPS: &[u16] = &[1, 9, 11, 40, 42, 45, 62, 67, 70, 77];
+pub(super) const SUPPORTED_NIPS: &[u16] = &[1, 9, 11, 22, 34, 40, 42, 45, 62, 67, 70, 77];
+
+pub(super) const SUPPORTED_GRASPS: &[&str] = &["GRASP-01"];
+
+/// In words, from the settings that are enforced.
+pub(super) fn acceptance(config: &Config) -> String {
+    let mut text = format!(
+        "Repositories whose announcement lists {} in clone and {} in relays",
+        config.public_http_url(),
+        config.public_ws_url()
+    );
+    if !config.repository_whitelist.is_empty() {
+        text.push_str(", if they are on the operator's list");
+    } else if !config.repository_blacklist.is_empty() {
+        text.push_str(", unless the operator has excluded them");
+    }
+    text.push_str("; a repository is served once its state and git data are here");
+    text
+}
 
 pub(super) fn document(config: &Config, owner: Pubkey, limits: &Limits) -> Value {
     let mut document = json!({
@@ -15,17 +33,24 @@ pub(super) fn document(config: &Config, owner: Pubkey, limits: &Limits) -> Value
         "pubkey": owner,
         "self": owner,
         "supported_nips": SUPPORTED_NIPS,
+        "supported_grasps": SUPPORTED_GRASPS,
+        "repo_acceptance_criteria": acceptance(config),
         "software": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
-        "limitation": limitation(limits),
+        "limitation": limitation(limits, !config.accept_unrelated_events),
     });
+    let curated = !config.repository_whitelist.is_empty();
+    if let (true, Some(fields)) = (curated, document.as_object_mut()) {
+        let curation = "Only repositories on the operator's list are hosted";
+        fields.insert("curation".to_owned(), json!(curation));
+    }
     if let (Some(contact), Some(fields)) = (&config.relay_contact, document.as_object_mut()) {
         fields.insert("contact".to_owned(), json!(contact));
     }
     document
 }
 
-fn limitation(limits: &Limits) -> Value {
+fn limitation(limits: &Limits, restricted_writes: bool) -> Value {
     let mut limitation = json!({
         "max_message_length": limits.message_bytes,
         "max_event_length": limits.event_bytes,
@@ -43,7 +68,7 @@ fn limitation(limits: &Limits) -> Value {
         "min_pow_difficulty": 0,
         "auth_required": false,
         "payment_required": false,
-        "restricted_writes": false,
+        "restricted_writes": restricted_writes,
         "created_at_upper_limit": limits.created_at_ahead.as_secs(),
     });
     if let (false, Some(fields)) = (

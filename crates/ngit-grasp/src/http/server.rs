@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::gate::{Full, Slot};
+use super::patient::Patient;
 use super::{Site, Transport, is_exempt, respond, router};
 use crate::config::Config;
 use crate::phase::{Phase, reached};
@@ -46,7 +47,7 @@ impl Server {
         let accept = Accept {
             router: router(Arc::clone(&site)),
             site,
-            max_body: config.limits().http_body_bytes,
+            max_body: config.limits().http_body_bytes as u64,
             phase,
             alive,
         };
@@ -72,7 +73,7 @@ impl Server {
 struct Accept {
     router: Router,
     site: Arc<Site>,
-    max_body: usize,
+    max_body: u64,
     phase: watch::Receiver<Phase>,
     alive: mpsc::Sender<()>,
 }
@@ -134,9 +135,12 @@ impl Accept {
             service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
                 first_request.notify_one();
                 // A body of unknown length ends with an error at the bound.
-                let mut request = request.map(|body| Body::new(Limited::new(body, self.max_body)));
+                let git = self.site.git.max_body(request.uri().path());
+                let most = git.unwrap_or(self.max_body);
+                let limit = usize::try_from(most).unwrap_or(usize::MAX);
+                let mut request = request.map(|body| Body::new(Limited::new(body, limit)));
                 request.extensions_mut().insert(transport.clone());
-                let response = respond(router.clone(), request, self.max_body);
+                let response = respond(router.clone(), request, most);
                 async move { Ok::<_, std::convert::Infallible>(response.await) }
             })
         };
@@ -145,7 +149,10 @@ impl Accept {
             // hyper's timer also runs between requests: it is the idle timeout.
             .header_read_timeout(limits.http_idle)
             .max_buf_size(MAX_HEAD)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(
+                TokioIo::new(Patient::new(stream, limits.write_timeout)),
+                service,
+            )
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let (mut stopping, mut cut) = (self.phase.clone(), self.phase.clone());

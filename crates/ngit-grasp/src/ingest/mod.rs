@@ -2,6 +2,7 @@
 //! checked, the rest is checked on a pool of threads of its own, and the result goes to the
 //! driver.
 
+mod lane;
 pub mod signature;
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use grasp_core::{Answer, EventId, Origin};
 use grasp_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::lane::Lane;
+use self::lane::Turn;
 use crate::driver::{self, Submission};
 use crate::metrics::Metrics;
 
@@ -39,6 +42,7 @@ pub struct Room {
 }
 
 struct Job {
+    turn: Turn,
     event: Unverified,
     origin: Origin,
     reply: Box<dyn Reply>,
@@ -109,8 +113,17 @@ impl Ingest {
         u32::try_from(units).unwrap_or(u32::MAX).min(self.capacity)
     }
 
-    pub fn submit(&self, event: Unverified, origin: Origin, reply: Box<dyn Reply>, room: Room) {
+    /// Events of one lane are judged in the order in which they were submitted.
+    pub fn submit(
+        &self,
+        lane: &mut Lane,
+        event: Unverified,
+        origin: Origin,
+        reply: Box<dyn Reply>,
+        room: Room,
+    ) {
         let job = Job {
+            turn: lane.next(),
             event,
             origin,
             reply,
@@ -136,14 +149,21 @@ impl Checker {
     }
 
     fn check(&self, job: Job) {
+        let (turn, verified) = (job.turn.clone(), self.verify(job));
+        turn.done(verified, |submission| self.driver.submit(submission));
+    }
+
+    /// `None` when the submitter has its answer already.
+    fn verify(&self, job: Job) -> Option<Submission> {
         let id = job.event.id();
         // A store that cannot say lets the event through: the writer will know.
         if self.store.contains(&id).unwrap_or(false) {
             self.metrics.events_duplicate.inc();
-            return job.reply.send(id, Word::Answer(Answer::Duplicate));
+            job.reply.send(id, Word::Answer(Answer::Duplicate));
+            return None;
         }
         match job.event.verify(signature::is_valid) {
-            Ok(event) => self.driver.submit(Submission {
+            Ok(event) => Some(Submission {
                 event: Arc::new(event),
                 origin: job.origin,
                 reply: job.reply,
@@ -152,6 +172,7 @@ impl Checker {
             Err(error) => {
                 self.metrics.refused("signature");
                 job.reply.send(id, Word::Unverifiable(error));
+                None
             }
         }
     }

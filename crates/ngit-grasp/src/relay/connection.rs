@@ -25,7 +25,7 @@ use super::message::{self, ClientMessage, Rejected};
 use super::outbox::{Out, Outbox};
 use super::{Relay, query};
 use crate::clock::unix_now;
-use crate::ingest::{Reply, Room, Word, signature};
+use crate::ingest::{Lane, Reply, Room, Word, signature};
 use crate::phase::{Phase, reached};
 
 /// Frames put together into one write.
@@ -67,6 +67,7 @@ pub struct Connection {
     challenge: Option<String>,
     authenticated: Vec<Pubkey>,
     in_flight: usize,
+    lane: Lane,
     /// An event that waits for room; nothing is read meanwhile.
     parked: Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
     last_heard: Instant,
@@ -100,6 +101,7 @@ impl Connection {
             challenge: challenge(),
             authenticated: Vec::new(),
             in_flight: 0,
+            lane: Lane::default(),
             parked: None,
             last_heard: Instant::now(),
             ticks,
@@ -260,7 +262,8 @@ impl Connection {
             authenticated: self.authenticated.clone(),
         };
         let reply = Box::new(ClientReply(self.outbox.clone()));
-        self.relay.ingest.submit(event, origin, reply, room);
+        let ingest = &self.relay.ingest;
+        ingest.submit(&mut self.lane, event, origin, reply, room);
     }
 
     fn park(&mut self, event: Unverified) {
@@ -301,7 +304,7 @@ impl Connection {
     fn authenticate(&mut self, event: Unverified) -> Result<(), String> {
         let challenge = self.challenge.as_deref().unwrap_or_default();
         let most = self.relay.limits.authenticated_keys;
-        let key = auth::check(event.claim(), challenge, &self.relay.url, unix_now())
+        let key = auth::check(event.claim(), challenge, &self.relay.service, unix_now())
             .map_err(|error| error.to_string())?;
         if self.authenticated.contains(&key) {
             return Ok(());

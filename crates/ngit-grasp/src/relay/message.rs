@@ -239,6 +239,11 @@ pub fn event(sub: &str, json: &str) -> Utf8Bytes {
 pub fn ok(id: &EventId, word: &Word) -> Utf8Bytes {
     match word {
         Word::Answer(Answer::Accepted) => ok_text(id, true, ""),
+        Word::Answer(Answer::Held) => ok_text(
+            id,
+            true,
+            "purgatory: won't be served until git data arrives",
+        ),
         Word::Answer(Answer::Duplicate) => ok_text(id, true, "duplicate: already have this event"),
         Word::Answer(Answer::Refused(refusal)) => ok_text(id, false, &refusal.to_string()),
         Word::Unverifiable(error) => ok_error(id, error),

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use grasp_core::Limits;
 use grasp_core::limiter::{Limiter, Rate};
+use grasp_core::{Limits, Service};
 use grasp_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -34,8 +34,7 @@ pub struct Relay {
     pub limits: Limits,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    /// Our websocket URL as the world knows it.
-    pub url: String,
+    pub service: Service,
     pub phase: watch::Receiver<Phase>,
     /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
     readers: Semaphore,
@@ -59,7 +58,7 @@ impl Relay {
         limits: Limits,
         metrics: Arc<Metrics>,
         clock: Clock,
-        url: String,
+        service: Service,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -77,7 +76,7 @@ impl Relay {
             limits,
             metrics,
             clock,
-            url,
+            service,
             phase,
         }
     }

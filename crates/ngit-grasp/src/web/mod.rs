@@ -1,8 +1,11 @@
 //! The pages. Templates escape whatever they are given; no script, no asset from elsewhere.
 
+mod repository;
+
 use askama::Template;
 use grasp_core::{Limits, Pubkey};
 
+pub use self::repository::repository;
 use crate::config::Config;
 
 pub const STYLE: &str = include_str!("../../templates/style.css");
@@ -16,7 +19,11 @@ struct Landing<'a> {
     http_url: String,
     npub: String,
     contact: &'a str,
+    grasps: &'a [&'a str],
     nips: &'a [u16],
+    acceptance: String,
+    domain: String,
+    metrics: bool,
     limits: &'a Limits,
     version: &'a str,
 }
@@ -25,7 +32,14 @@ struct Landing<'a> {
 #[template(path = "not_found.html")]
 struct NotFound;
 
-pub fn landing(config: &Config, owner: Pubkey, limits: &Limits, nips: &[u16]) -> String {
+/// What the relay information document says too.
+pub struct Support<'a> {
+    pub nips: &'a [u16],
+    pub grasps: &'a [&'a str],
+    pub acceptance: String,
+}
+
+pub fn landing(config: &Config, owner: Pubkey, limits: &Limits, support: Support<'_>) -> String {
     let page = Landing {
         name: &config.relay_name,
         description: &config.relay_description,
@@ -33,7 +47,11 @@ pub fn landing(config: &Config, owner: Pubkey, limits: &Limits, nips: &[u16]) ->
         http_url: config.public_http_url(),
         npub: owner.npub(),
         contact: config.relay_contact.as_deref().unwrap_or_default(),
-        nips,
+        grasps: support.grasps,
+        nips: support.nips,
+        acceptance: support.acceptance,
+        domain: config.domain(),
+        metrics: config.metrics_enabled,
         limits,
         version: env!("CARGO_PKG_VERSION"),
     };

@@ -8,10 +8,18 @@
 )]
 
 mod crash;
+mod demo;
 mod differential;
+mod git_crash;
+mod git_load;
+mod git_upkeep;
+mod hosted;
+mod hostile;
+mod hosting;
 mod http;
 mod lifecycle;
 mod limits;
+mod ngit_client;
 mod nip01;
 mod nip77;
 mod nips;

@@ -137,9 +137,9 @@ async fn a_request_of_thirteen_filters_without_limit_gets_each_event_once_and_it
     let me = author.pubkey().to_string();
     let root = author.event(1621, now(), &[&["d", &me]], "");
     let root_id = root.id.to_string();
-    let address = format!("30617:{me}:thirteen");
+    let address = format!("30023:{me}:thirteen");
     let events = [
-        author.event(30617, now(), &[&["d", "thirteen"]], ""),
+        author.event(30023, now(), &[&["d", "thirteen"]], ""),
         author.event(1621, now(), &[&["a", &address]], ""),
         author.event(1111, now(), &[&["E", &root_id], &["e", &root_id]], ""),
         author.event(1630, now(), &[&["e", &root_id], &["p", &me]], ""),
@@ -147,8 +147,8 @@ async fn a_request_of_thirteen_filters_without_limit_gets_each_event_once_and_it
     ];
     accept_all(&mut client, &events).await;
     let filters = [
-        json!({"kinds": [30617], "#d": ["thirteen"], "authors": [me]}),
-        json!({"kinds": [30618], "#d": ["thirteen"], "authors": [me]}),
+        json!({"kinds": [30023], "#d": ["thirteen"], "authors": [me]}),
+        json!({"kinds": [30024], "#d": ["thirteen"], "authors": [me]}),
         json!({"#a": [address]}),
         json!({"#A": [address]}),
         json!({"#e": [root_id]}),
@@ -457,7 +457,7 @@ async fn an_empty_filter_matches_everything() {
     client.request("all", &[json!({})]).await;
     let time = now();
     let events = [
-        author.event(30_617, time, &[&["d", "x"]], ""),
+        author.event(30_023, time, &[&["d", "x"]], ""),
         author.event(1, time - 1, &[], ""),
         author.event(5, time - 2, &[], ""),
     ];
@@ -551,7 +551,7 @@ async fn a_binary_message_gets_a_notice_and_the_connection_lives_on() {
 async fn of_two_versions_in_one_second_the_lower_id_wins() {
     let server = relay();
     let mut client = client(&server).await;
-    for kind in [0, 3, 10_002, 30_617] {
+    for kind in [0, 3, 10_002, 30_023] {
         for lower_first in [true, false] {
             let author = author();
             let (low, high) = versions(&author, kind);
@@ -589,7 +589,7 @@ async fn a_newer_version_replaces_and_an_older_one_never_returns() {
     let (server, author) = (relay(), author());
     let mut client = client(&server).await;
     let time = now();
-    let version = |d, seconds| author.event(30_618, time + seconds, &[&["d", d]], "");
+    let version = |d, seconds| author.event(30_024, time + seconds, &[&["d", d]], "");
     let (old, new, other) = (version("a", 0), version("a", 1), version("b", 0));
     accept_all(&mut client, &[old.clone(), other.clone(), new.clone()]).await;
     refuse(&mut client, &old, "replaced: ").await;

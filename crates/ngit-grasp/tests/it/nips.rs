@@ -38,8 +38,8 @@ async fn an_event_deleted_by_its_author_is_gone_and_does_not_return() {
 async fn a_deletion_by_address_reaches_the_versions_up_to_its_time() {
     let (server, author) = (relay(), author());
     let mut client = client(&server).await;
-    let (time, address) = (now(), format!("30617:{}:gone", author.pubkey()));
-    let version = |seconds, d| author.event(30_617, time - seconds, &[&["d", d]], "");
+    let (time, address) = (now(), format!("30023:{}:gone", author.pubkey()));
+    let version = |seconds, d| author.event(30_023, time - seconds, &[&["d", d]], "");
     let (old, other) = (version(60, "gone"), version(60, "stays"));
     accept_all(&mut client, &[old.clone(), other.clone()]).await;
     let deletion = author.event(5, time - 30, &[&["a", &address]], "");
@@ -69,10 +69,10 @@ async fn nobody_deletes_what_another_wrote() {
     let (server, author, stranger) = (relay(), author(), author());
     let mut client = client(&server).await;
     let note = author.event(1, now(), &[], "");
-    let repository = author.event(30_617, now(), &[&["d", "mine"]], "");
+    let repository = author.event(30_023, now(), &[&["d", "mine"]], "");
     let later = author.event(1, now(), &[], "later");
     accept_all(&mut client, &[note.clone(), repository.clone()]).await;
-    let address = format!("30617:{}:mine", author.pubkey());
+    let address = format!("30023:{}:mine", author.pubkey());
     let deletion = stranger.event(
         5,
         now() + 1,
@@ -136,9 +136,10 @@ fn the_information_document_says_who_and_what_this_is() {
     assert_eq!(document["self"], json!(Author::new(7).pubkey()));
     assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
     assert!(document["software"].is_string());
+    assert_eq!(document["supported_grasps"], json!(["GRASP-01"]));
     assert_eq!(
         document["supported_nips"],
-        json!([1, 9, 11, 40, 42, 45, 62, 67, 70, 77])
+        json!([1, 9, 11, 22, 34, 40, 42, 45, 62, 67, 70, 77])
     );
 }
 
@@ -453,7 +454,7 @@ async fn who_asks_to_vanish_is_forgotten_and_others_are_not() {
     let me = author.pubkey().to_string();
     let note = author.event(1, time - 10, &[], "");
     let deletion = author.event(5, time - 10, &[&["e", &"0".repeat(64)]], "");
-    let repository = author.event(30_617, time - 5, &[&["d", "mine"]], "");
+    let repository = author.event(30_023, time - 5, &[&["d", "mine"]], "");
     let mention = other.event(1, time - 10, &[&["p", &me]], "");
     let mine = [note, deletion, repository];
     accept_all(&mut client, &mine).await;

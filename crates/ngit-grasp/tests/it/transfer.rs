@@ -100,7 +100,7 @@ async fn an_import_reports_broken_lines_and_goes_on() {
     for line in ["line 2: ", "line 4: ", "line 5: ", "line 6: "] {
         assert!(imported.stderr.contains(line), "{line}{}", imported.stderr);
     }
-    let summary = "2 events imported, 1 were here already, 0 replaced or deleted, 4 refused";
+    let summary = "2 events imported, 0 wait for git data, 1 were here already, 0 replaced or deleted, 4 refused";
     assert!(imported.stderr.contains(summary), "{}", imported.stderr);
     server.restart();
     let mut client = client(&server).await;

@@ -1,0 +1,77 @@
+//! What is to be said of a repository, read from the store and the disk only: what is held cannot
+//! show here.
+
+use std::sync::Arc;
+
+use grasp_core::event::{Event, Kind};
+use grasp_core::git::Refs;
+use grasp_core::nip34::state::Targets;
+use grasp_core::nip34::{Announcement, State};
+use grasp_core::registry::{MAX_MEMBERS, Registry, Standing};
+use grasp_core::{Facts, MaintainerRule, Pubkey, RepoId, Service};
+
+pub struct Overview {
+    /// `None` while the announcement waits for git data.
+    pub announcement: Option<Arc<Event>>,
+    /// The owner first.
+    pub maintainers: Vec<Pubkey>,
+    /// The newest state of a maintainer that is served.
+    pub state: Option<(Arc<Event>, Arc<Targets>)>,
+}
+
+impl Overview {
+    pub fn of(repo: &RepoId, facts: &dyn Facts, us: &Service, rule: MaintainerRule) -> Self {
+        let registry = registry_around(repo, facts, us, rule);
+        let maintainers = registry.maintainers(repo);
+        let states = maintainers
+            .iter()
+            .map(|key| RepoId::new(*key, repo.identifier.clone()).address(Kind::STATE))
+            .filter_map(|address| facts.newest(&address))
+            .filter_map(|event| {
+                let state = State::read(&event).ok()?;
+                Some((state.rank, event, state.refs.ok()?))
+            });
+        let newest = states.max_by_key(|(rank, ..)| *rank);
+        Self {
+            announcement: facts.newest(&repo.address(Kind::ANNOUNCEMENT)),
+            maintainers,
+            state: newest.map(|(_, event, targets)| (event, targets)),
+        }
+    }
+
+    /// The refs are those of the newest state.
+    pub fn is_in_step(&self, heads_and_tags: &Refs) -> bool {
+        match &self.state {
+            Some((_, targets)) => targets.refs == *heads_and_tags,
+            None => heads_and_tags.is_empty(),
+        }
+    }
+}
+
+/// The announcements that the maintainer set follows from, and no others.
+fn registry_around(
+    repo: &RepoId,
+    facts: &dyn Facts,
+    us: &Service,
+    rule: MaintainerRule,
+) -> Registry {
+    let mut registry = Registry::new(rule);
+    let mut keys = vec![repo.owner];
+    let mut next = 0;
+    while let Some(key) = keys.get(next).copied() {
+        next += 1;
+        let address = RepoId::new(key, repo.identifier.clone()).address(Kind::ANNOUNCEMENT);
+        let event = facts.newest(&address);
+        let read = event.and_then(|event| Announcement::read(&event, us).ok());
+        let Some(announcement) = read else {
+            continue;
+        };
+        for listed in &announcement.listed {
+            if !keys.contains(listed) && keys.len() < 4 * MAX_MEMBERS {
+                keys.push(*listed);
+            }
+        }
+        registry.announce(announcement, Standing::Served);
+    }
+    registry
+}

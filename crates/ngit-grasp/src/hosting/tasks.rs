@@ -1,0 +1,100 @@
+//! One task on one repository.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use grasp_core::git::{RefName, Refs};
+use grasp_core::nip34::state::Targets;
+use grasp_core::{GitDone, GitTask, RepoId};
+use grasp_git::{GitError, Leftovers, Repo, share};
+
+use super::Repositories;
+
+impl Repositories {
+    pub(super) fn perform(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, GitError> {
+        match task {
+            GitTask::Create => self.create(repo)?,
+            GitTask::Remove => {
+                Repo::remove(&self.dir(repo))?;
+            }
+            GitTask::Retire => self.retire(repo)?,
+            GitTask::Probe(objects) => {
+                let found = self.open(repo)?.objects()?.kinds(objects)?;
+                return Ok(GitDone::Probed(found));
+            }
+            GitTask::Share { from } => {
+                share(&self.open(from)?, &self.open(repo)?)?;
+            }
+            GitTask::Apply(targets) => apply(&self.open(repo)?, targets)?,
+            GitTask::SetTips(tips) => self.open(repo)?.edit_refs(|refs| {
+                for (event, tip) in tips {
+                    let name = RefName::nostr(event);
+                    match tip {
+                        Some(tip) => refs.insert(name, *tip),
+                        None => refs.remove(&name),
+                    };
+                }
+            })?,
+            GitTask::Look => return self.look(repo),
+        }
+        Ok(GitDone::Done)
+    }
+
+    fn create(&self, repo: &RepoId) -> Result<(), GitError> {
+        let (_, created) = Repo::create(&self.dir(repo))?;
+        if created {
+            tracing::info!(%repo, "repository created");
+        }
+        Ok(())
+    }
+
+    fn retire(&self, repo: &RepoId) -> Result<(), GitError> {
+        let from = self.dir(repo);
+        if !from.exists() {
+            return Ok(());
+        }
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
+        let to = self.retired_dir(repo, seconds.map_or(0, |since| since.as_secs()));
+        let io = |source| GitError::Io {
+            path: to.clone(),
+            source,
+        };
+        if let Some(folder) = to.parent() {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        std::fs::rename(&from, &to).map_err(io)?;
+        tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
+        Ok(())
+    }
+
+    fn look(&self, repo: &RepoId) -> Result<GitDone, GitError> {
+        let opened = self.open(repo)?;
+        let left = opened.clear_leftovers(self.since)?;
+        if left != Leftovers::default() {
+            tracing::warn!(%repo, ?left, "leftovers of a killed process cleared");
+        }
+        let all = opened.refs()?.ids();
+        let tips = all.iter();
+        let tips = tips.filter_map(|(name, id)| Some((name.event()?, *id)));
+        Ok(GitDone::Refs {
+            tips: tips.collect(),
+            refs: heads_and_tags(&all),
+        })
+    }
+}
+
+/// What a push sees and a state sets.
+pub fn heads_and_tags(refs: &Refs) -> Refs {
+    let ours = refs.iter().filter(|(name, _)| name.event().is_none());
+    ours.map(|(name, id)| (name.clone(), *id)).collect()
+}
+
+fn apply(repo: &Repo, targets: &Targets) -> Result<(), GitError> {
+    repo.edit_refs(|refs| {
+        refs.retain(|name, _| name.event().is_some());
+        refs.extend(targets.refs.iter().map(|(name, id)| (name.clone(), *id)));
+    })?;
+    match &targets.head {
+        Some(head) => repo.set_head(head),
+        None => Ok(()),
+    }
+}

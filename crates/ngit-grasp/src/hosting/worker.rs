@@ -1,0 +1,101 @@
+//! Threads that work on repositories. All tasks of one repository go to the same thread, so that
+//! they are carried out in the order in which the core asked for them.
+
+use std::hash::{BuildHasher as _, BuildHasherDefault};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use grasp_core::{Failed, GitTask, Job, RepoId};
+use rustc_hash::FxHasher;
+
+use super::Repositories;
+use crate::driver;
+use crate::metrics::Metrics;
+
+/// They wait for the disk more than they compute.
+const THREADS: usize = 4;
+
+struct Order {
+    job: Job,
+    repo: RepoId,
+    task: GitTask,
+}
+
+/// Unbounded in type; what waits in it is bounded by the events and pushes that it is for.
+pub struct Handle {
+    queues: Vec<Sender<Order>>,
+}
+
+impl Handle {
+    pub fn perform(&self, job: Job, repo: RepoId, task: GitTask) {
+        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(&repo);
+        let queue = hash as usize % self.queues.len().max(1);
+        if let Some(queue) = self.queues.get(queue) {
+            // The workers outlive the driver, their only caller.
+            let _ = queue.send(Order { job, repo, task });
+        }
+    }
+}
+
+/// The threads end when the handle is gone.
+pub fn start(
+    repositories: &Arc<Repositories>,
+    driver: &driver::Handle,
+    metrics: &Arc<Metrics>,
+) -> std::io::Result<(Handle, Vec<JoinHandle<()>>)> {
+    let mut queues = Vec::new();
+    let mut threads = Vec::new();
+    for n in 0..THREADS {
+        let (queue, orders) = unbounded();
+        let worker = Worker {
+            orders,
+            repositories: Arc::clone(repositories),
+            driver: driver.clone(),
+            metrics: Arc::clone(metrics),
+        };
+        let thread = thread::Builder::new()
+            .name(format!("git-{n}"))
+            .spawn(move || worker.run())?;
+        queues.push(queue);
+        threads.push(thread);
+    }
+    Ok((Handle { queues }, threads))
+}
+
+struct Worker {
+    orders: Receiver<Order>,
+    repositories: Arc<Repositories>,
+    driver: driver::Handle,
+    metrics: Arc<Metrics>,
+}
+
+impl Worker {
+    fn run(self) {
+        for Order { job, repo, task } in &self.orders {
+            let started = Instant::now();
+            let outcome = self.repositories.perform(&repo, &task).map_err(|error| {
+                tracing::warn!(%repo, %error, ?task, "work on a repository failed");
+                self.metrics.git_failures.inc();
+                Failed
+            });
+            let took = started.elapsed().as_secs_f64();
+            self.metrics.git_task(name(&task), took);
+            self.driver.git(job, outcome);
+        }
+    }
+}
+
+fn name(task: &GitTask) -> &'static str {
+    match task {
+        GitTask::Create => "create",
+        GitTask::Remove => "remove",
+        GitTask::Retire => "retire",
+        GitTask::Probe(_) => "probe",
+        GitTask::Share { .. } => "share",
+        GitTask::Apply(_) => "apply",
+        GitTask::SetTips(_) => "set_tips",
+        GitTask::Look => "look",
+    }
+}

@@ -1,0 +1,147 @@
+//! How much git work at once: in all, per repository, per address. Whoever finds no place is told
+//! to come back.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode, header};
+use axum::response::IntoResponse;
+use grasp_core::RepoId;
+use prometheus::IntGauge;
+use rustc_hash::FxHashMap;
+
+const RETRY_AFTER_SECS: &str = "5";
+
+pub struct Turnstile {
+    in_all: usize,
+    per_repo: usize,
+    per_network: usize,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    all: usize,
+    repos: FxHashMap<RepoId, usize>,
+    networks: FxHashMap<IpAddr, usize>,
+}
+
+/// One place, given back when dropped.
+pub struct Turn {
+    turnstile: Arc<Turnstile>,
+    repo: RepoId,
+    network: Option<IpAddr>,
+    running: IntGauge,
+}
+
+/// What is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Busy {
+    Server,
+    Repository,
+    Address,
+}
+
+impl Turnstile {
+    pub fn new(in_all: usize, per_repo: usize, per_network: usize) -> Arc<Self> {
+        Arc::new(Self {
+            in_all,
+            per_repo,
+            per_network,
+            inside: Mutex::default(),
+        })
+    }
+
+    pub fn enter(
+        self: &Arc<Self>,
+        repo: &RepoId,
+        network: Option<IpAddr>,
+        running: IntGauge,
+    ) -> Result<Turn, Busy> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
+        let of_network = network.and_then(|network| inside.networks.get(&network).copied());
+        if inside.all >= self.in_all {
+            return Err(Busy::Server);
+        }
+        if of_repo >= self.per_repo {
+            return Err(Busy::Repository);
+        }
+        if of_network >= Some(self.per_network) {
+            return Err(Busy::Address);
+        }
+        inside.all += 1;
+        *inside.repos.entry(repo.clone()).or_default() += 1;
+        if let Some(network) = network {
+            *inside.networks.entry(network).or_default() += 1;
+        }
+        running.inc();
+        Ok(Turn {
+            turnstile: Arc::clone(self),
+            repo: repo.clone(),
+            network,
+            running,
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let inside = &self.turnstile.inside;
+        let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.all -= 1;
+        leave(&mut inside.repos, &self.repo);
+        if let Some(network) = &self.network {
+            leave(&mut inside.networks, network);
+        }
+        self.running.dec();
+    }
+}
+
+fn leave<K: Hash + Eq>(counts: &mut FxHashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+impl IntoResponse for Busy {
+    fn into_response(self) -> Response<Body> {
+        let what = match self {
+            Busy::Server => "this server",
+            Busy::Repository => "this repository",
+            Busy::Address => "your address",
+        };
+        let text = format!("too much git work for {what} at once, try again in a moment\n");
+        let retry = [(header::RETRY_AFTER, RETRY_AFTER_SECS)];
+        (StatusCode::SERVICE_UNAVAILABLE, retry, text).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::{Identifier, Pubkey};
+
+    #[test]
+    fn places_are_counted_in_three_ways_and_given_back() {
+        let turnstile = Turnstile::new(3, 2, 1);
+        let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let enter = |n, network| turnstile.enter(&repo(n), network, gauge.clone());
+        let address = Some("192.0.2.1".parse().unwrap());
+        let first = enter(1, address).ok().unwrap();
+        assert_eq!(enter(2, address).err(), Some(Busy::Address));
+        let _second = enter(1, None).ok().unwrap();
+        assert_eq!(enter(1, None).err(), Some(Busy::Repository));
+        let _third = enter(2, None).ok().unwrap();
+        assert_eq!(enter(3, None).err(), Some(Busy::Server));
+        assert_eq!(gauge.get(), 3);
+        drop(first);
+        assert!(enter(3, address).is_ok());
+    }
+}

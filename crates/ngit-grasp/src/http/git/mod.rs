@@ -1,0 +1,180 @@
+//! Git over smart HTTP. Fetches see the disk only; a push asks the core before its pack is read,
+//! and its refs move by the core's word alone.
+
+mod body;
+mod busy;
+mod fetch;
+mod push;
+mod route;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::{Method, Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use grasp_core::RepoId;
+use grasp_git::{GitError, Protocol, Repo, Service, advertise};
+use tokio::sync::Semaphore;
+
+use self::busy::{Busy, Turnstile};
+pub use self::route::{Endpoint, Route};
+use crate::config::Config;
+use crate::driver;
+use crate::hosting::Repositories;
+use crate::metrics::Metrics;
+
+/// Commands of a push, and what a fetch says it has, before any pack. 64 MiB are a million `have`
+/// lines.
+const MAX_REQUEST: u64 = 64 * 1024 * 1024;
+
+/// What the git endpoints share.
+pub struct GitSite {
+    pub repositories: Arc<Repositories>,
+    driver: driver::Handle,
+    metrics: Arc<Metrics>,
+    turnstile: Arc<Turnstile>,
+    tidying: Semaphore,
+    limits: GitLimits,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct GitLimits {
+    pub push_bytes: u64,
+    pub repository_bytes: u64,
+    pub timeout: Duration,
+    pub idle: Duration,
+}
+
+/// Where a request comes from, as far as it is counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Client {
+    /// `None` is not counted.
+    pub network: Option<IpAddr>,
+}
+
+impl GitSite {
+    pub fn new(
+        config: &Config,
+        repositories: Arc<Repositories>,
+        driver: driver::Handle,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            repositories,
+            driver,
+            metrics,
+            turnstile: Turnstile::new(
+                config.git_concurrent,
+                config.git_concurrent_per_repository,
+                config.git_concurrent_per_ip,
+            ),
+            tidying: Semaphore::new(1),
+            limits: GitLimits {
+                push_bytes: config.max_push_bytes.as_u64(),
+                repository_bytes: config.max_repository_bytes.as_u64(),
+                timeout: config.git_timeout,
+                idle: config.git_idle,
+            },
+        }
+    }
+
+    /// The largest body that a request to that path may have.
+    pub fn max_body(&self, path: &str) -> Option<u64> {
+        match Route::parse(path)?.endpoint {
+            Endpoint::UploadPack => Some(MAX_REQUEST),
+            Endpoint::ReceivePack => Some(MAX_REQUEST.saturating_add(self.limits.push_bytes)),
+            _ => None,
+        }
+    }
+
+    /// Answers a request below a repository's URL; pages are not its business.
+    pub async fn serve(
+        self: &Arc<Self>,
+        route: Route,
+        client: Client,
+        request: Request<Body>,
+    ) -> Response<Body> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_post = *request.method() == Method::POST;
+        let repo = match self.repositories.open(&route.repo) {
+            Ok(repo) => repo,
+            Err(error) if error.is_not_found() => {
+                let text = format!("there is no repository {} here\n", route.repo);
+                return (StatusCode::NOT_FOUND, text).into_response();
+            }
+            Err(error) => return failed(&route.repo, &error),
+        };
+        match route.endpoint {
+            Endpoint::InfoRefs if is_read => self.info_refs(&repo, &request),
+            Endpoint::UploadPack if is_post => match self.enter(&route.repo, client) {
+                Ok(turn) => self.fetch(&repo, turn, request).await,
+                Err(busy) => busy.into_response(),
+            },
+            Endpoint::ReceivePack if is_post => match self.enter(&route.repo, client) {
+                Ok(turn) => self.push(route.repo, repo, turn, request).await,
+                Err(busy) => busy.into_response(),
+            },
+            Endpoint::InfoRefs | Endpoint::UploadPack | Endpoint::ReceivePack => {
+                let text = "this address takes another method\n";
+                (StatusCode::METHOD_NOT_ALLOWED, text).into_response()
+            }
+            Endpoint::Page | Endpoint::Other => {
+                let text = "only git's smart protocol is served here\n";
+                (StatusCode::NOT_FOUND, text).into_response()
+            }
+        }
+    }
+
+    fn enter(&self, repo: &RepoId, client: Client) -> Result<busy::Turn, Busy> {
+        let running = self.metrics.git_running.clone();
+        self.turnstile.enter(repo, client.network, running)
+    }
+
+    fn info_refs(&self, repo: &Repo, request: &Request<Body>) -> Response<Body> {
+        let query = request.uri().query().unwrap_or_default();
+        let service = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("service="))
+            .and_then(Service::from_name);
+        let Some(service) = service else {
+            let text = "only git's smart protocol is served here: ask with ?service=\n";
+            return (StatusCode::FORBIDDEN, text).into_response();
+        };
+        let refs = match repo.refs() {
+            Ok(refs) => refs,
+            Err(error) => return failed(&repo.dir().display(), &error),
+        };
+        let body = advertise(service, protocol(request.headers()), &refs);
+        let kind = format!("application/x-{}-advertisement", service.name());
+        git_response(&kind, Body::from(body))
+    }
+}
+
+fn protocol(headers: &HeaderMap) -> Protocol {
+    let value = headers.get("git-protocol");
+    let value = value.and_then(|value| value.to_str().ok());
+    value.map_or(Protocol::V0, Protocol::from_header)
+}
+
+/// What git says is never to be kept by anybody on the way.
+fn git_response(kind: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    if let Ok(kind) = HeaderValue::from_str(kind) {
+        headers.insert(header::CONTENT_TYPE, kind);
+    }
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, max-age=0, must-revalidate"),
+    );
+    response
+}
+
+fn failed(repo: &dyn std::fmt::Display, error: &GitError) -> Response<Body> {
+    tracing::error!(%repo, %error, "a repository cannot be served");
+    let text = "this repository cannot be read at the moment\n";
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}

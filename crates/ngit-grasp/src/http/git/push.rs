@@ -1,0 +1,290 @@
+//! A push: its commands are read and shown to the core; if it may happen, its pack goes through a
+//! quarantine into the repository; then the core moves the refs and says how it ended.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use futures_util::stream;
+use grasp_core::RepoId;
+use grasp_core::git::ObjectId;
+use grasp_core::push::{self, Decision, PushRefusal};
+use grasp_git::{
+    CommandLimits, CommandReader, GitError, PackLimits, PushHead, Quarantine, Repo, Report, pktline,
+};
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::{mpsc, oneshot};
+
+use super::body::{self, Reader, UnknownEncoding};
+use super::busy::Turn;
+use super::{GitSite, MAX_REQUEST, git_response};
+use crate::driver::{PushReply, PushRequest};
+use crate::hosting::heads_and_tags;
+
+const RESULT: &str = "application/x-git-receive-pack-result";
+/// While the objects are checked, so that nothing on the way takes the silence for death.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Refs and store take milliseconds; a disk in trouble takes longer.
+const RELEASE: Duration = Duration::from_secs(120);
+
+impl GitSite {
+    pub(super) async fn push(
+        self: &Arc<Self>,
+        id: RepoId,
+        repo: Repo,
+        turn: Turn,
+        request: Request<Body>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let most = MAX_REQUEST.saturating_add(self.limits.push_bytes);
+        let mut body = match body::reader(&parts.headers, body, most, self.limits.idle) {
+            Ok(body) => body,
+            Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
+        };
+        let head = match read_head(&mut body).await {
+            Ok(head) => head,
+            Err(HeadError::Refused(refusal)) => {
+                self.metrics.push("malformed");
+                body::drain(&mut body).await;
+                return (StatusCode::BAD_REQUEST, format!("{refusal}\n")).into_response();
+            }
+            Err(HeadError::Lost(error)) => {
+                self.metrics.push("lost");
+                return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+            }
+        };
+        if head.commands.is_empty() {
+            return asked_only(&head, &mut body).await;
+        }
+        let pushing = Pushing {
+            site: Arc::clone(self),
+            id,
+            repo,
+            head,
+            body,
+            _turn: turn,
+        };
+        pushing.respond()
+    }
+}
+
+impl GitSite {
+    /// Many small pushes leave many small packs. One repository at a time, in the background.
+    async fn tidy(&self, repo: &Repo) {
+        if !repo.needs_repack().unwrap_or(false) {
+            return;
+        }
+        let Ok(_only_one) = self.tidying.acquire().await else {
+            return;
+        };
+        match repo.repack(self.limits.timeout).await {
+            Ok(()) => tracing::debug!(repo = %repo.dir().display(), "repacked"),
+            Err(error) if error.is_busy() => {}
+            Err(error) => {
+                tracing::warn!(repo = %repo.dir().display(), %error, "repacking failed");
+            }
+        }
+    }
+}
+
+/// A bare `0000` asks whether it may push at all; git sends one before a large push.
+async fn asked_only(head: &PushHead, body: &mut Reader) -> Response<Body> {
+    let more = body.read(&mut [0]).await.unwrap_or(0) > 0 || !head.rest.is_empty();
+    if more {
+        body::drain(body).await;
+        return (StatusCode::BAD_REQUEST, "the list of refs is empty\n").into_response();
+    }
+    git_response(RESULT, Body::empty())
+}
+
+enum HeadError {
+    Refused(grasp_git::Refusal),
+    Lost(io::Error),
+}
+
+async fn read_head(body: &mut Reader) -> Result<PushHead, HeadError> {
+    let mut reader = CommandReader::new(CommandLimits::default());
+    let mut chunk = vec![0; 16 * 1024];
+    loop {
+        let read = body.read(&mut chunk).await.map_err(HeadError::Lost)?;
+        if read == 0 {
+            return Err(HeadError::Refused(reader.end()));
+        }
+        let bytes = chunk.get(..read).unwrap_or_default();
+        if let Some(head) = reader.feed(bytes).map_err(HeadError::Refused)? {
+            return Ok(head);
+        }
+    }
+}
+
+/// One push under way.
+struct Pushing {
+    site: Arc<GitSite>,
+    id: RepoId,
+    repo: Repo,
+    head: PushHead,
+    body: Reader,
+    _turn: Turn,
+}
+
+impl Pushing {
+    /// The work goes on in a task of its own: once the objects are in, a client that goes away
+    /// changes nothing any more.
+    fn respond(self) -> Response<Body> {
+        let (sender, receiver) = mpsc::channel::<Bytes>(4);
+        tokio::spawn(async move {
+            let started = Instant::now();
+            let (site, repo) = (Arc::clone(&self.site), self.repo.clone());
+            let metrics = Arc::clone(&site.metrics);
+            let with_words = self.head.capabilities.side_band_64k;
+            let mut work = std::pin::pin!(self.run());
+            let report = loop {
+                match tokio::time::timeout(KEEP_ALIVE, &mut work).await {
+                    Ok(report) => break report,
+                    Err(_) if with_words => drop(sender.try_send(pktline::keep_alive())),
+                    Err(_) => {}
+                }
+            };
+            metrics.git("push", started.elapsed().as_secs_f64());
+            // Nobody is there to be told any more.
+            let _ = sender.send(report).await;
+            drop(sender);
+            site.tidy(&repo).await;
+        });
+        let chunks = stream::unfold(receiver, |mut receiver| async {
+            let chunk = receiver.recv().await?;
+            Some((Ok::<_, io::Error>(chunk), receiver))
+        });
+        git_response(RESULT, Body::from_stream(chunks))
+    }
+
+    async fn run(mut self) -> Bytes {
+        let result = self.carry_out().await;
+        if result.is_err() {
+            body::drain(&mut self.body).await;
+        }
+        self.report(&result)
+    }
+
+    async fn carry_out(&mut self) -> Result<(), PushRefusal> {
+        let commands = self.commands()?;
+        let (reply, decided, reported) = replies();
+        let present = self.present().map_err(|error| self.failed(&error))?;
+        self.site.driver.push(PushRequest {
+            repo: self.id.clone(),
+            commands,
+            present,
+            reply,
+        });
+        let gone = |_| PushRefusal::Failed;
+        let (push, decision) = decided.await.map_err(gone)?;
+        if let Decision::Refuse(refusal) = decision {
+            return Err(refusal);
+        }
+        let taken = self.take_objects().await;
+        self.site
+            .driver
+            .push_taken(push, taken.map_err(|error| self.explain(&error)));
+        match tokio::time::timeout(RELEASE, reported).await {
+            Ok(Ok(result)) => result,
+            _ => Err(PushRefusal::Failed),
+        }
+    }
+
+    fn commands(&self) -> Result<Vec<push::Command>, PushRefusal> {
+        let command = |command: &grasp_git::Command| {
+            let name = command.target.clone();
+            let name = name.ok_or_else(|| PushRefusal::Namespace(command.name.clone()))?;
+            let new = command.new;
+            Ok(push::Command { name, new })
+        };
+        self.head.commands.iter().map(command).collect()
+    }
+
+    fn present(&self) -> Result<grasp_core::git::Refs, GitError> {
+        Ok(heads_and_tags(&self.repo.refs()?.ids()))
+    }
+
+    /// After this the repository has every object that the commands name, with all that they need.
+    async fn take_objects(&mut self) -> Result<(), GitError> {
+        let tips: Vec<ObjectId> = self
+            .head
+            .commands
+            .iter()
+            .filter_map(|command| command.new)
+            .collect();
+        let limits = PackLimits {
+            max_bytes: self.room()?,
+            deadline: self.site.limits.timeout,
+            ..PackLimits::default()
+        };
+        let mut quarantine = Quarantine::begin(&self.repo)?;
+        let rest = std::mem::take(&mut self.head.rest);
+        let mut pack = io::Cursor::new(rest).chain(&mut self.body);
+        let mut first = [0];
+        // Only deletions, or nothing new: then no pack follows.
+        if pack.read(&mut first).await.map_err(GitError::Body)? > 0 {
+            let pack = io::Cursor::new(first).chain(pack);
+            let received = quarantine.receive_pack(pack, &limits).await?;
+            self.site.metrics.git_bytes_in.inc_by(received.bytes);
+        }
+        quarantine.check_connected(&tips, limits.deadline).await?;
+        let migrated = tokio::task::spawn_blocking(move || quarantine.migrate());
+        migrated
+            .await
+            .unwrap_or_else(|_| Err(GitError::Unexpected("a thread ended".to_owned())))
+    }
+
+    /// Bytes that this push may bring.
+    fn room(&self) -> Result<u64, GitError> {
+        let limits = &self.site.limits;
+        let left = limits.repository_bytes.saturating_sub(self.repo.size()?);
+        Ok(limits.push_bytes.min(left))
+    }
+
+    fn explain(&self, error: &GitError) -> String {
+        if error.is_client_fault() {
+            return error.to_string();
+        }
+        self.failed(error);
+        "the server could not take them, try again later".to_owned()
+    }
+
+    fn failed(&self, error: &GitError) -> PushRefusal {
+        tracing::error!(repo = %self.id, %error, "a push failed");
+        PushRefusal::Failed
+    }
+
+    fn report(&self, result: &Result<(), PushRefusal>) -> Bytes {
+        let refused = result.as_ref().err().map(ToString::to_string);
+        let unpack_error = match result {
+            Err(PushRefusal::Objects(why)) => Some(why.clone()),
+            _ => None,
+        };
+        let names = self.head.commands.iter();
+        let refs = names.map(|command| (command.name.clone(), refused.clone()));
+        let report = Report {
+            unpack_error,
+            refs: refs.collect(),
+            messages: refused.clone().into_iter().collect(),
+        };
+        report.encode(&self.head.capabilities)
+    }
+}
+
+type Decided = oneshot::Receiver<(grasp_core::PushId, Decision)>;
+type Reported = oneshot::Receiver<Result<(), PushRefusal>>;
+
+fn replies() -> (PushReply, Decided, Reported) {
+    let (decision, decided) = oneshot::channel();
+    let (report, reported) = oneshot::channel();
+    let reply = PushReply {
+        decision: Some(decision),
+        report,
+    };
+    (reply, decided, reported)
+}

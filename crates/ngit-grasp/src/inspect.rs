@@ -1,0 +1,264 @@
+//! `ngit-grasp repos` and `ngit-grasp check`: what is hosted and whether it is well. Both read
+//! beside a running server; only `check --repair` needs it stopped.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use grasp_core::event::{Event, Kind};
+use grasp_core::{RepoId, Restore};
+use grasp_git::Problem;
+use grasp_store::Store;
+use indicatif::ProgressBar;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::app::{StartError, open_store};
+use crate::clock::Clock;
+use crate::config::{Config, DatabaseBackend};
+use crate::engine::Engine;
+use crate::hosting::overview::Overview;
+use crate::hosting::{Repositories, heads_and_tags};
+use crate::metrics::Metrics;
+use crate::transfer::{TransferError, bar, say, stopped};
+
+/// One look at one repository's objects.
+const FSCK: Duration = Duration::from_secs(600);
+/// How long a repair may take to settle everything.
+const REPAIR: Duration = Duration::from_secs(3_600);
+
+/// What the store says, read once.
+struct Records {
+    store: Store,
+    repositories: Repositories,
+    served: FxHashSet<RepoId>,
+    held: FxHashMap<RepoId, usize>,
+    held_in_all: usize,
+}
+
+impl Records {
+    fn read(config: &Config) -> Result<Self, TransferError> {
+        if config.database_backend == DatabaseBackend::Memory {
+            return Err(TransferError::InMemory);
+        }
+        let store = Store::open_read_only(&config.relay_data_path)?;
+        let mut records = Self {
+            repositories: Repositories::new(config.git_data_path.clone()),
+            served: FxHashSet::default(),
+            held: FxHashMap::default(),
+            held_in_all: 0,
+            store,
+        };
+        let (served, held) = (&mut records.served, &mut records.held);
+        let held_in_all = &mut records.held_in_all;
+        let us = config.service();
+        records.store.kept(|restore| match restore {
+            Restore::Announcement(event) => {
+                let read = grasp_core::nip34::Announcement::read(&event, &us);
+                served.extend(read.ok().filter(|read| read.lists_us).map(|read| read.repo));
+            }
+            Restore::Applied { .. } => {}
+            Restore::Held { event, .. } => {
+                *held_in_all += 1;
+                if let Some(repo) = repo_of(&event) {
+                    *held.entry(repo).or_default() += 1;
+                }
+            }
+        })?;
+        Ok(records)
+    }
+
+    /// On disk or announced.
+    fn all(&self) -> Result<Vec<RepoId>, TransferError> {
+        let found = self.repositories.list();
+        let found = found.map_err(|source| TransferError::Io {
+            path: self.repositories.root().to_owned(),
+            source,
+        })?;
+        let mut all: Vec<RepoId> = found
+            .into_iter()
+            .chain(self.served.iter().cloned())
+            .collect();
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+}
+
+fn repo_of(event: &Event) -> Option<RepoId> {
+    match event.kind {
+        Kind::ANNOUNCEMENT | Kind::STATE => {
+            let identifier = grasp_core::Identifier::parse(event.tag("d")?).ok()?;
+            Some(RepoId::new(event.pubkey, identifier))
+        }
+        _ => event
+            .tag_values("a")
+            .filter_map(grasp_core::event::Address::parse)
+            .find_map(|address| RepoId::of_address(&address)),
+    }
+}
+
+/// A line for each repository.
+pub fn repos(config: &Config) -> Result<(), TransferError> {
+    let records = Records::read(config)?;
+    let mut out = io::stdout().lock();
+    let all = records.all()?;
+    let print = |out: &mut io::StdoutLock<'_>| -> io::Result<()> {
+        writeln!(
+            out,
+            "{:>10}  {:>6}  {:>10}  {:9}  {:8}  REPOSITORY",
+            "SIZE", "REFS", "STATE", "STANDING", "IN STEP"
+        )?;
+        for repo in &all {
+            writeln!(out, "{}", line(&records, config, repo))?;
+        }
+        writeln!(
+            out,
+            "{} repositories, {} events held for git data",
+            all.len(),
+            records.held_in_all
+        )
+    };
+    print(&mut out).map_err(|source| TransferError::Io {
+        path: "standard output".into(),
+        source,
+    })
+}
+
+fn line(records: &Records, config: &Config, repo: &RepoId) -> String {
+    let overview = Overview::of(
+        repo,
+        &records.store,
+        &config.service(),
+        config.maintainer_rule,
+    );
+    let standing = match (
+        records.served.contains(repo),
+        records.held.contains_key(repo),
+    ) {
+        (true, _) => "served",
+        (false, true) => "held",
+        (false, false) => "unknown",
+    };
+    let age = overview.state.as_ref().map(|(event, _)| age(event));
+    let looked = records.repositories.open(repo).and_then(|opened| {
+        let refs = opened.refs()?.ids();
+        Ok((opened.size()?, refs))
+    });
+    let (size, count, in_step) = match looked {
+        Ok((size, refs)) => {
+            let in_step = overview.is_in_step(&heads_and_tags(&refs));
+            let in_step = if in_step { "yes" } else { "NO" };
+            (human(size), refs.len().to_string(), in_step)
+        }
+        Err(_) => ("-".to_owned(), "-".to_owned(), "NO"),
+    };
+    let age = age.unwrap_or_else(|| "-".to_owned());
+    format!("{size:>10}  {count:>6}  {age:>10}  {standing:9}  {in_step:8}  {repo}")
+}
+
+fn age(event: &Event) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now
+        .map_or(0, |now| now.as_secs())
+        .saturating_sub(event.created_at.0);
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn human(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// Every repository: objects, refs against the newest state, what waits. True when all is well.
+pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
+    if repair {
+        mend(config)?;
+    }
+    let records = Records::read(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|source| TransferError::Io {
+        path: "a runtime".into(),
+        source,
+    })?;
+    let all = records.all()?;
+    let bar = bar(all.len() as u64, "{bar:30} {pos}/{len} repositories {eta}");
+    let mut troubled = 0;
+    for repo in &all {
+        let found = runtime.block_on(findings(&records, config, repo));
+        troubled += u64::from(!found.is_empty());
+        for what in found {
+            bar.suspend(|| say(&format!("{repo}: {what}")));
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    say(&format!(
+        "{} repositories checked, {troubled} with problems; {} events held for git data",
+        all.len(),
+        records.held_in_all
+    ));
+    Ok(troubled == 0)
+}
+
+async fn findings(records: &Records, config: &Config, repo: &RepoId) -> Vec<String> {
+    let mut found = Vec::new();
+    let opened = match records.repositories.open(repo) {
+        Ok(opened) => opened,
+        Err(error) if error.is_not_found() => return vec!["announced, and not on disk".to_owned()],
+        Err(error) => return vec![error.to_string()],
+    };
+    if !records.served.contains(repo) && !records.held.contains_key(repo) {
+        found.push("on disk, and not announced".to_owned());
+    }
+    match opened.refs() {
+        Ok(refs) => {
+            let service = config.service();
+            let rule = config.maintainer_rule;
+            let overview = Overview::of(repo, &records.store, &service, rule);
+            if !overview.is_in_step(&heads_and_tags(&refs.ids())) {
+                found.push("its refs are not those of the newest state".to_owned());
+            }
+        }
+        Err(error) => found.push(error.to_string()),
+    }
+    match opened.fsck_connectivity(FSCK).await {
+        Ok(problems) => found.extend(problems.iter().map(describe)),
+        Err(error) => found.push(error.to_string()),
+    }
+    found
+}
+
+fn describe(problem: &Problem) -> String {
+    match problem {
+        Problem::Missing { kind, id } => format!("{kind:?} {id} is missing"),
+        Problem::Other(text) => text.clone(),
+    }
+}
+
+/// What a start does, without serving: refs and store are brought in step, leftovers cleared.
+fn mend(config: &Config) -> Result<(), TransferError> {
+    let store = Arc::new(open_store(config).map_err(stopped)?);
+    let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
+    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
+    let spinner = ProgressBar::new_spinner().with_message("bringing refs and store in step");
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    let clock = Clock::start();
+    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)
+        .map_err(StartError::from)?;
+    if !engine.settle(REPAIR) {
+        say("not everything could be brought in step in time");
+    }
+    engine.stop();
+    spinner.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! Many at once, much at once, and clients that leave in the middle.
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use testkit::{Author, Client, Project, Server, WorkTree, now};
+
+use crate::hosted::{
+    HalfPush, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
+    memory, next_state, path, pkt, post, remote_ref, served,
+};
+use crate::support::{Reply, eventually, get, head, metric, tcp};
+
+/// A push of one commit, to be sent in two parts.
+struct Slow {
+    body: Vec<u8>,
+    middle: usize,
+}
+
+impl Slow {
+    /// Its second half begins within the pack.
+    fn new(tree: &WorkTree, old: &str, new: &str) -> Self {
+        let mut body = commands(&[(old, new, "refs/heads/main")]);
+        let start = body.len();
+        body.extend(tree.pack(&[new, &format!("^{old}")]));
+        let middle = start + (body.len() - start) / 2;
+        Self { body, middle }
+    }
+
+    /// Returns when the server has begun to take the pack.
+    async fn begin(&self, server: &Server, project: &Project) -> HalfPush {
+        let (addr, path) = (server.addr(), path(server, project));
+        let half = HalfPush::begin(addr, &path, self.body.len(), &self.body[..self.middle]);
+        let dir = directory(server, project);
+        let begun = || async { !leftovers(&dir).is_empty() };
+        eventually("a quarantine", begun).await;
+        half
+    }
+
+    fn end(&self, half: HalfPush) -> Reply {
+        half.end(&self.body[self.middle..])
+    }
+}
+
+async fn assert_nothing_left(server: &Server, project: &Project) {
+    let dir = directory(server, project);
+    eventually("no quarantine", || async { leftovers(&dir).is_empty() }).await;
+    eventually("no git", || async { git_processes(server).is_empty() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_maintainers_pushing_at_once_end_at_the_newest_state() {
+    let server = grasp();
+    let (alice, bob) = (Author::new(1), Author::new(2));
+    let hers = Project::new(&alice, "busy").with(&[&bob]);
+    let his = Project::new(&bob, "busy").with(&[&alice]);
+    let trees = [
+        Arc::new(WorkTree::new()),
+        Arc::new(WorkTree::new_with_commit()),
+    ];
+    let mut client = hosted(&server, &hers, &trees[0]).await;
+    assert!(client.publish(&his.announcement(now() - 90)).await.0);
+    let url = hers.url(&server);
+    for round in 0..8 {
+        let mut pushes = Vec::new();
+        let mut states = Vec::new();
+        for (n, author) in [&alice, &bob].into_iter().enumerate() {
+            let at = now() - 80 + 2 * round + n as u64;
+            let next = trees[n].commit("README", format!("{round} {n}").as_bytes());
+            let state = hers.state(author, at, &[("refs/heads/main", &next)]);
+            held(&mut client, &state).await;
+            let (tree, url) = (Arc::clone(&trees[n]), url.clone());
+            let refspec = format!("+{next}:refs/heads/main");
+            states.push((next, state));
+            pushes.push((tree, url, refspec));
+        }
+        let pushing: Vec<_> = pushes
+            .into_iter()
+            .map(|(tree, url, refspec)| {
+                tokio::task::spawn_blocking(move || tree.try_git(&["push", "-q", &url, &refspec]))
+            })
+            .collect();
+        let mut said = Vec::new();
+        for push in pushing {
+            said.push(push.await.unwrap());
+        }
+        // The newer one is always taken. The older one is, if it was first; if not, it hears so.
+        assert!(said[1].ok, "{said:?}");
+        assert!(
+            said[0].ok || said[0].stderr.contains("rejected"),
+            "{said:?}"
+        );
+        assert!(served(&mut client, &states[1].1).await);
+        for project in [&hers, &his] {
+            let main = remote_ref(&project.url(&server), "refs/heads/main");
+            assert_eq!(main.as_ref(), Some(&states[1].0), "round {round}");
+        }
+    }
+    assert_nothing_left(&server, &hers).await;
+}
+
+#[tokio::test]
+async fn a_newer_state_that_comes_in_mid_push_does_not_stop_it() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "midway"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let (one, older) = next_state(&mut client, &project, &tree, now() - 50).await;
+    let slow = Slow::new(&tree, &first, &one);
+    let half = slow.begin(&server, &project).await;
+    // Its objects are not here: the older state is the newest that can be applied.
+    let (two, newer) = next_state(&mut client, &project, &tree, now() - 40).await;
+    let reply = slow.end(half);
+    assert!(reply.body.contains("ok refs/heads/main"), "{reply:?}");
+    assert!(served(&mut client, &older).await && !served(&mut client, &newer).await);
+    let url = project.url(&server);
+    assert_eq!(remote_ref(&url, "refs/heads/main"), Some(one));
+    tree.git(&["push", "-q", &url, "main"]);
+    assert!(served(&mut client, &newer).await && !served(&mut client, &older).await);
+    assert_eq!(remote_ref(&url, "refs/heads/main"), Some(two));
+}
+
+#[tokio::test]
+async fn a_push_that_is_overtaken_hears_so_and_rewinds_nothing() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "overtaken"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let (one, older) = next_state(&mut client, &project, &tree, now() - 50).await;
+    let slow = Slow::new(&tree, &first, &one);
+    let half = slow.begin(&server, &project).await;
+    let (two, newer) = next_state(&mut client, &project, &tree, now() - 40).await;
+    let url = project.url(&server);
+    tree.git(&["push", "-q", &url, "main"]);
+    assert!(served(&mut client, &newer).await);
+    let reply = slow.end(half);
+    assert!(reply.body.contains("ng refs/heads/main"), "{reply:?}");
+    assert!(reply.body.contains(&newer.id.to_string()), "{reply:?}");
+    assert_eq!(remote_ref(&url, "refs/heads/main"), Some(two));
+    assert!(!served(&mut client, &older).await);
+    assert_nothing_left(&server, &project).await;
+}
+
+#[tokio::test]
+async fn an_announcement_deleted_in_mid_push_leaves_no_repository() {
+    let server = grasp();
+    let (alice, tree) = (Author::new(1), WorkTree::new());
+    let project = Project::new(&alice, "gone");
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let (one, state) = next_state(&mut client, &project, &tree, now() - 50).await;
+    let slow = Slow::new(&tree, &first, &one);
+    let half = slow.begin(&server, &project).await;
+    let deletion = alice.event(5, now(), &[&["a", &project.address()]], "");
+    assert!(client.publish(&deletion).await.0);
+    let reply = slow.end(half);
+    assert!(reply.body.contains("ng refs/heads/main"), "{reply:?}");
+    assert!(!served(&mut client, &state).await);
+    let refs = format!(
+        "{}/info/refs?service=git-upload-pack",
+        path(&server, &project)
+    );
+    eventually("not found", || async {
+        get(server.addr(), &refs).status == 404
+    })
+    .await;
+    assert!(!directory(&server, &project).exists());
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_in_mid_pack_leaves_nothing() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "vanish"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let (next, state) = next_state(&mut client, &project, &tree, now()).await;
+    let slow = Slow::new(&tree, &first, &next);
+    for _ in 0..3 {
+        slow.begin(&server, &project).await.vanish();
+        assert_nothing_left(&server, &project).await;
+        assert!(!served(&mut client, &state).await);
+    }
+    let running = || async { metric(&server, "ngit_git_running") == 0.0 };
+    eventually("no place is taken", running).await;
+    tree.git(&["push", "-q", &project.url(&server), "main"]);
+    assert!(served(&mut client, &state).await);
+}
+
+/// Without an attempt to make it smaller, which takes a minute.
+fn push_noise(tree: &WorkTree, url: &str) {
+    let settings = ["-c", "pack.compression=0", "-c", "core.bigFileThreshold=1m"];
+    tree.git(&[&settings[..], &["push", "-q", url, "main"]].concat());
+}
+
+/// A repository with a commit of incompressible data.
+async fn noisy(server: &Server, project: &Project, tree: &WorkTree, bytes: usize) -> Client {
+    let mut client = hosted(server, project, tree).await;
+    let next = tree.commit_noise("noise", 1, bytes);
+    let refs = [("refs/heads/main", next.as_str())];
+    let state = project.state(&project.owner, now() - 50, &refs);
+    held(&mut client, &state).await;
+    let url = project.url(server);
+    push_noise(tree, &url);
+    client
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_in_mid_clone_leaves_no_git_process() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "half"), WorkTree::new());
+    let _client = noisy(&server, &project, &tree, 32 << 20).await;
+    let words = "side-band-64k ofs-delta agent=test";
+    let want = format!("want {} {words}\n", tree.head());
+    let body = [pkt(&want), b"0000".to_vec(), pkt("done\n")].concat();
+    for _ in 0..3 {
+        let mut stream = tcp(server.addr());
+        let length = body.len().to_string();
+        let path = format!("{}/git-upload-pack", path(&server, &project));
+        let text = head("POST", &path, &[("Content-Length", &length)]);
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.write_all(&body).unwrap();
+        // The rest does not fit what lies between us, so that git is still at it.
+        stream.read_exact(&mut [0; 10_000]).unwrap();
+        assert!(!git_processes(&server).is_empty());
+        drop(stream);
+        eventually("no git", || async { git_processes(&server).is_empty() }).await;
+    }
+    let running = || async { metric(&server, "ngit_git_running") == 0.0 };
+    eventually("no place is taken", running).await;
+    let copy = WorkTree::clone_of(&project.url(&server), &[]);
+    assert_eq!(copy.head(), tree.head());
+}
+
+#[tokio::test]
+async fn sixteen_clones_at_once_are_all_whole() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "popular"), WorkTree::new());
+    let _client = noisy(&server, &project, &tree, 8 << 20).await;
+    let url = project.url(&server);
+    let before = memory(&server, "VmHWM");
+    let clones: Vec<_> = (0..16)
+        .map(|n| {
+            let url = url.clone();
+            std::thread::spawn(move || {
+                let version = format!("protocol.version={}", n % 3);
+                let copy = WorkTree::clone_of(&url, &["-c", &version]);
+                copy.git(&["fsck", "--connectivity-only"]);
+                copy.head()
+            })
+        })
+        .collect();
+    for clone in clones {
+        assert_eq!(clone.join().unwrap(), tree.head());
+    }
+    let grown = memory(&server, "VmHWM") - before;
+    assert!(grown < 64 * 1024, "{grown} kB");
+    eventually("no git", || async { git_processes(&server).is_empty() }).await;
+}
+
+fn assert_busy(reply: &Reply, who: &str) {
+    assert_eq!(reply.status, 503, "{reply:?}");
+    let retry = reply
+        .header("retry-after")
+        .and_then(|secs| secs.parse().ok());
+    assert!(retry.is_some_and(|secs: u32| secs > 0), "{reply:?}");
+    assert!(reply.body.contains(who), "{reply:?}");
+    reply.assert_cors();
+}
+
+/// A push that has begun takes a place; the next request is told to come back, until it ends.
+async fn assert_limit(setting: &str, who: &str, other_is_served: bool, headers: &[(&str, &str)]) {
+    let server = grasp_with(&[(setting, "1"), ("NGIT_TRUSTED_PROXIES", "127.0.0.1")]);
+    let tree = WorkTree::new();
+    let one = Project::new(&Author::new(1), "one");
+    let two = Project::new(&Author::new(2), "two");
+    hosted(&server, &one, &tree).await;
+    hosted(&server, &two, &WorkTree::new()).await;
+    let first = tree.head();
+    let (path_one, path_two) = (path(&server, &one), path(&server, &two));
+    let body = commands(&[(&first, &first, "refs/heads/main")]);
+    let addr = server.addr();
+    let half = HalfPush::begin_with(addr, &path_one, headers, body.len(), &body[..20]);
+    let running = |n: f64| {
+        let server = &server;
+        move || async move { metric(server, "ngit_git_running") == n }
+    };
+    eventually("a place is taken", running(1.0)).await;
+
+    let ask = |path: &str, below: &str| post(addr, &format!("{path}/{below}"), headers, b"0000");
+    assert_busy(&ask(&path_one, "git-upload-pack"), who);
+    assert_busy(&ask(&path_one, "git-receive-pack"), who);
+    let reply = ask(&path_two, "git-receive-pack");
+    match other_is_served {
+        true => assert_eq!(reply.status, 200, "{reply:?}"),
+        false => assert_busy(&reply, who),
+    }
+    // Questions about refs cost nothing and are always answered.
+    let refs = format!("{path_one}/info/refs?service=git-upload-pack");
+    assert_eq!(get(addr, &refs).status, 200);
+    half.vanish();
+    eventually("the place is free", running(0.0)).await;
+    let copy = WorkTree::clone_of(&one.url(&server), &[]);
+    assert_eq!(copy.head(), first);
+}
+
+#[tokio::test]
+async fn the_server_does_so_much_git_at_once_and_no_more() {
+    assert_limit("NGIT_GIT_CONCURRENT", "this server", false, &[]).await;
+}
+
+#[tokio::test]
+async fn a_repository_does_so_much_git_at_once_and_no_more() {
+    let setting = "NGIT_GIT_CONCURRENT_PER_REPOSITORY";
+    assert_limit(setting, "this repository", true, &[]).await;
+}
+
+#[tokio::test]
+async fn an_address_gets_so_much_git_at_once_and_no_more() {
+    let headers = [("X-Forwarded-For", "198.51.100.7")];
+    assert_limit(
+        "NGIT_GIT_CONCURRENT_PER_IP",
+        "your address",
+        false,
+        &headers,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_large_push_and_its_clone_stream_through() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "large"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let url = project.url(&server);
+    for n in 0..5 {
+        tree.commit_noise(&format!("noise {n}"), n, 60 << 20);
+    }
+    let tip = tree.head();
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
+    held(&mut client, &state).await;
+    let before = memory(&server, "VmHWM");
+    push_noise(&tree, &url);
+    assert!(served(&mut client, &state).await);
+    let grown = memory(&server, "VmHWM") - before;
+    assert!(grown < 64 * 1024, "{grown} kB for a push of 300 MB");
+    let copy = WorkTree::clone_of(&url, &["--bare"]);
+    assert_eq!(copy.head(), tip);
+    let grown = memory(&server, "VmHWM") - before;
+    assert!(grown < 64 * 1024, "{grown} kB for a clone of 300 MB");
+}
+
+#[tokio::test]
+async fn a_push_beyond_the_limit_is_refused_and_leaves_no_trace() {
+    let server = grasp_with(&[("NGIT_MAX_PUSH_BYTES", "4MiB")]);
+    let (project, tree) = (Project::new(&Author::new(1), "limited"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let tip = tree.commit_noise("noise", 1, 6 << 20);
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
+    held(&mut client, &state).await;
+    let url = project.url(&server);
+    let said = tree.try_git(&["push", &url, "main"]);
+    assert!(
+        !said.ok && said.stderr.contains("remote rejected"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(remote_ref(&url, "refs/heads/main"), Some(first));
+    assert_nothing_left(&server, &project).await;
+}
+
+fn packs(dir: &Path) -> usize {
+    let found = std::fs::read_dir(dir.join("objects/pack")).expect("packs");
+    let names = found.flatten().map(|entry| entry.file_name());
+    names
+        .filter(|name| name.to_string_lossy().ends_with(".pack"))
+        .count()
+}
+
+#[tokio::test]
+async fn many_small_pushes_leave_few_packs() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "many"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let url = project.url(&server);
+    for n in 0..60 {
+        next_state(&mut client, &project, &tree, now() - 90 + n).await;
+        tree.git(&["push", "-q", &url, "main"]);
+        assert_eq!(remote_ref(&url, "refs/heads/main"), Some(tree.head()));
+    }
+    let dir = directory(&server, &project);
+    // One repack after every thirty.
+    eventually("few packs", || async { packs(&dir) <= 40 }).await;
+    let copy = WorkTree::clone_of(&url, &[]);
+    assert_eq!(copy.head(), tree.head());
+    assert_nothing_left(&server, &project).await;
+}
