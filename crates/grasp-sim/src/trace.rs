@@ -37,7 +37,7 @@ impl Trace {
     }
 }
 
-/// Ids and keys by their first eight digits, and no signatures.
+/// Ids and keys by their first digits, and no signatures.
 fn shortened(line: &str) -> String {
     let mut short = String::with_capacity(line.len());
     let mut hex = String::new();
@@ -46,7 +46,12 @@ fn shortened(line: &str) -> String {
             hex.push(letter);
             continue;
         }
-        let digits = if hex.len() >= 40 { 8 } else { hex.len() };
+        // An object's number is in its first ten.
+        let digits = match hex.len() {
+            40 => 10,
+            64.. => 8,
+            all => all,
+        };
         short.push_str(hex.get(..digits).unwrap_or_default());
         hex.clear();
         short.push(letter);

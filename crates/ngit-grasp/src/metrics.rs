@@ -15,6 +15,7 @@ pub struct Metrics {
     pub events_duplicate: IntCounter,
     pub events_held: IntCounter,
     pub releases: IntCounter,
+    pub leftovers: IntCounter,
     pub held_oldest_seconds: IntGauge,
     pub git_failures: IntCounter,
     pub git_running: IntGauge,
@@ -71,6 +72,10 @@ impl Metrics {
             releases: make.counter(
                 "ngit_releases_total",
                 "Held events that were stored because their git data came",
+            )?,
+            leftovers: make.counter(
+                "ngit_leftovers_cleared_total",
+                "Repositories in which something of a killed process was cleared",
             )?,
             held_oldest_seconds: make.gauge(
                 "ngit_held_oldest_seconds",

@@ -244,16 +244,15 @@ impl Core {
         let Some(held) = self.purgatory.remove(id) else {
             return;
         };
-        let written = held.durability != Durability::InMemory;
-        let unhold = written.then_some(*id);
+        // Even one that was not written: the row of an earlier stay may be there.
         match &held.needs {
-            Needs::Arrival(_) => {}
+            Needs::Arrival(_) => return,
             _ if held.event.kind == Kind::ANNOUNCEMENT => {
-                return self.withdraw(&held.event, unhold, facts);
+                return self.withdraw(&held.event, Some(*id), facts);
             }
             _ => self.remove_tips_of(id, facts),
         }
-        unhold.into_iter().for_each(|id| self.unhold(id));
+        self.unhold(*id);
     }
 
     pub(super) fn refuse_submitters(&mut self, id: &EventId, refusal: &Refusal) {
@@ -267,7 +266,8 @@ impl Core {
 
     /// Takes the row of an event away that is held no longer.
     pub(super) fn unhold(&mut self, id: EventId) {
-        if self.purgatory.get(&id).is_none() {
+        let held = self.purgatory.get(&id);
+        if held.is_none_or(|held| matches!(held.needs, Needs::Arrival(_))) {
             self.commit(vec![Change::Unhold(id)], Errand::Unheld(id));
         }
     }

@@ -66,13 +66,18 @@ impl Repositories {
         Ok(())
     }
 
-    fn look(&self, repo: &RepoId) -> Result<GitDone, GitError> {
-        let opened = self.open(repo)?;
-        let left = opened.clear_leftovers(self.since)?;
-        if left != Leftovers::default() {
+    /// What a killed process left; true if there was something.
+    pub(super) fn clear_leftovers(&self, repo: &RepoId) -> Result<bool, GitError> {
+        let left = self.open(repo)?.clear_leftovers(self.since)?;
+        let found = left != Leftovers::default();
+        if found {
             tracing::warn!(%repo, ?left, "leftovers of a killed process cleared");
         }
-        let all = opened.refs()?.ids();
+        Ok(found)
+    }
+
+    fn look(&self, repo: &RepoId) -> Result<GitDone, GitError> {
+        let all = self.open(repo)?.refs()?.ids();
         let tips = all.iter();
         let tips = tips.filter_map(|(name, id)| Some((name.event()?, *id)));
         Ok(GitDone::Refs {

@@ -75,6 +75,10 @@ impl Worker {
     fn run(self) {
         for Order { job, repo, task } in &self.orders {
             let started = Instant::now();
+            // A start looks at every repository before anything else happens to it.
+            if task == GitTask::Look && self.repositories.clear_leftovers(&repo).unwrap_or(false) {
+                self.metrics.leftovers.inc();
+            }
             let outcome = self.repositories.perform(&repo, &task).map_err(|error| {
                 tracing::warn!(%repo, %error, ?task, "work on a repository failed");
                 self.metrics.git_failures.inc();

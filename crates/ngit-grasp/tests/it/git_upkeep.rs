@@ -7,8 +7,8 @@ use testkit::git::try_git;
 use testkit::{Author, Client, Project, Server, WorkTree, now};
 
 use crate::hosted::{
-    GRASP, HELD, NULL, await_served, directory, grasp, grasp_with, held, hosted, leftovers,
-    next_state, path, remote_ref, served,
+    GRASP, HELD, NULL, directory, grasp, grasp_with, held, hosted, leftovers, next_state, path,
+    remote_ref, served,
 };
 use crate::support::{Ran, eventually, get, refuse, run};
 
@@ -344,19 +344,4 @@ async fn a_repository_that_a_disk_has_lost_can_be_pushed_again() {
     assert!(served(&mut client, &state).await && served(&mut client, &request).await);
     let copy = WorkTree::clone_of(&url, &[]);
     assert_eq!(copy.head(), tree.head());
-}
-
-#[tokio::test]
-async fn what_has_lost_its_objects_is_not_served_until_they_are_back() {
-    let mut server = grasp();
-    let (project, tree) = (Project::new(&Author::new(1), "lost"), WorkTree::new());
-    let (state, request) = lost(&mut server, &project, &tree).await;
-    let mut client = Client::connect(&server.ws_url()).await;
-    for event in [&state, &request] {
-        await_served(&mut client, event, false, "served without its objects").await;
-    }
-    tree.git(&["push", "-q", &project.url(&server), "main"]);
-    for event in [&state, &request] {
-        await_served(&mut client, event, true, "not served with its objects").await;
-    }
 }

@@ -1,18 +1,16 @@
 //! A fetch: questions about refs are answered here, everything else by `git upload-pack`.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
-use futures_util::Stream;
-use grasp_git::{LsRefs, Protocol, Repo, ServeLimits, Served, upload_pack};
-use tokio::io::{AsyncRead as _, AsyncReadExt as _, ReadBuf};
+use futures_util::stream;
+use grasp_git::{GitError, LsRefs, Protocol, Repo, ServeLimits, Served, upload_pack};
+use tokio::io::AsyncReadExt as _;
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
@@ -22,8 +20,6 @@ use crate::metrics::Metrics;
 const RESULT: &str = "application/x-git-upload-pack-result";
 /// A question about refs is far smaller: 1,024 prefixes of 60 bytes.
 const MAX_QUESTION: usize = 256 * 1024;
-/// One read of what git sends.
-const CHUNK: usize = 32 * 1024;
 
 impl GitSite {
     pub(super) async fn fetch(
@@ -56,13 +52,13 @@ impl GitSite {
         match upload_pack(repo, protocol, Box::pin(request), &limits) {
             Ok(served) => {
                 let sending = Sending {
-                    served: Some(served),
+                    served,
                     metrics: Arc::clone(&self.metrics),
                     started: Instant::now(),
-                    buffer: BytesMut::new(),
+                    ended: false,
                     _turn: turn,
                 };
-                git_response(RESULT, Body::from_stream(sending))
+                git_response(RESULT, sending.into_body())
             }
             Err(error) => {
                 self.metrics.fetch("failed");
@@ -107,41 +103,51 @@ async fn read_question(body: &mut Reader, protocol: Protocol) -> io::Result<Ques
 
 /// The answer on its way. Dropping it, as happens when the client goes, ends the git process.
 struct Sending {
-    served: Option<Served>,
+    served: Served,
     metrics: Arc<Metrics>,
     started: Instant,
-    buffer: BytesMut,
+    ended: bool,
     _turn: Turn,
 }
 
-impl Stream for Sending {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        let Some(served) = &mut this.served else {
-            return Poll::Ready(None);
-        };
-        this.buffer.resize(CHUNK, 0);
-        let mut read = ReadBuf::new(&mut this.buffer);
-        let result = std::task::ready!(Pin::new(served).poll_read(cx, &mut read));
-        let filled = read.filled().len();
-        if let Err(error) = result {
-            this.end("failed");
-            return Poll::Ready(Some(Err(error)));
-        }
-        if filled == 0 {
-            this.end("served");
-            return Poll::Ready(None);
-        }
-        this.metrics.git_bytes_out.inc_by(filled as u64);
-        Poll::Ready(Some(Ok(this.buffer.split_to(filled).freeze())))
-    }
-}
-
 impl Sending {
+    fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(self, |mut sending| async {
+            let chunk = sending.next().await?;
+            Some((chunk, sending))
+        }))
+    }
+
+    /// Ends only when all of it is sent: an answer that git did not finish must not look whole.
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if self.ended {
+            return None;
+        }
+        match self.served.chunk().await {
+            Ok(Some(chunk)) => {
+                self.metrics.git_bytes_out.inc_by(chunk.len() as u64);
+                Some(Ok(chunk))
+            }
+            Ok(None) => {
+                self.end("served");
+                None
+            }
+            // Git has told the client why, in the answer itself.
+            Err(error @ GitError::Failed { .. }) => {
+                tracing::debug!(%error, "a fetch was refused");
+                self.end("refused");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a fetch failed");
+                self.end("failed");
+                Some(Err(io::Error::other(error)))
+            }
+        }
+    }
+
     fn end(&mut self, result: &'static str) {
-        self.served = None;
+        self.ended = true;
         self.metrics.fetch(result);
         self.metrics
             .git("fetch", self.started.elapsed().as_secs_f64());
@@ -150,7 +156,7 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if self.served.is_some() {
+        if !self.ended {
             self.end("aborted");
         }
     }
