@@ -232,6 +232,11 @@ impl Core {
         self.storing.len() + self.jobs.len()
     }
 
+    /// Begins nothing more that a later start would do as well.
+    pub fn wind_down(&mut self) {
+        self.unchecked.clear();
+    }
+
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

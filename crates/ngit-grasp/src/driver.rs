@@ -275,7 +275,10 @@ impl Driver {
                 self.feed(input, now);
             }
             Message::Idle(asked) => self.asked_idle.push(asked),
-            Message::Stop => self.stopping = true,
+            Message::Stop => {
+                self.core.wind_down();
+                self.stopping = true;
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
-use super::{GitSite, MAX_REQUEST, failed, git_response, protocol};
+use super::{GitSite, MAX_REQUEST, failed, git_response, off_the_loop, protocol};
 use crate::metrics::Metrics;
 
 const RESULT: &str = "application/x-git-upload-pack-result";
@@ -36,7 +36,7 @@ impl GitSite {
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
         };
         let beginning = match read_question(&mut body, protocol).await {
-            Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, &asked),
+            Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, asked).await,
             Ok(Question::Other(beginning)) => beginning,
             Err(error) => {
                 self.metrics.fetch("malformed");
@@ -67,11 +67,12 @@ impl GitSite {
         }
     }
 
-    fn answer_refs(&self, repo: &Repo, asked: &LsRefs) -> Response<Body> {
-        match repo.refs() {
-            Ok(refs) => {
+    async fn answer_refs(&self, repo: &Repo, asked: LsRefs) -> Response<Body> {
+        let opened = repo.clone();
+        match off_the_loop(move || Ok(asked.answer(&opened.refs()?))).await {
+            Ok(answer) => {
                 self.metrics.fetch("refs");
-                git_response(RESULT, Body::from(asked.answer(&refs)))
+                git_response(RESULT, Body::from(answer))
             }
             Err(error) => failed(&repo.dir().display(), &error),
         }

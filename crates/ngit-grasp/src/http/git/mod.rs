@@ -108,7 +108,12 @@ impl GitSite {
             Err(error) => return failed(&route.repo, &error),
         };
         match route.endpoint {
-            Endpoint::InfoRefs if is_read => self.info_refs(&repo, &request),
+            Endpoint::InfoRefs if is_read => {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let protocol = protocol(request.headers());
+                drop(request);
+                self.info_refs(&repo, &query, protocol).await
+            }
             Endpoint::UploadPack if is_post => match self.enter(&route.repo, client) {
                 Ok(turn) => self.fetch(&repo, turn, request).await,
                 Err(busy) => busy.into_response(),
@@ -133,8 +138,7 @@ impl GitSite {
         self.turnstile.enter(repo, client.network, running)
     }
 
-    fn info_refs(&self, repo: &Repo, request: &Request<Body>) -> Response<Body> {
-        let query = request.uri().query().unwrap_or_default();
+    async fn info_refs(&self, repo: &Repo, query: &str, protocol: Protocol) -> Response<Body> {
         let service = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("service="))
@@ -143,14 +147,23 @@ impl GitSite {
             let text = "only git's smart protocol is served here: ask with ?service=\n";
             return (StatusCode::FORBIDDEN, text).into_response();
         };
-        let refs = match repo.refs() {
-            Ok(refs) => refs,
+        let opened = repo.clone();
+        let advert = move || Ok(advertise(service, protocol, &opened.refs()?));
+        let body = match off_the_loop(advert).await {
+            Ok(body) => body,
             Err(error) => return failed(&repo.dir().display(), &error),
         };
-        let body = advertise(service, protocol(request.headers()), &refs);
         let kind = format!("application/x-{}-advertisement", service.name());
         git_response(&kind, Body::from(body))
     }
+}
+
+/// Runs what waits for the disk where it keeps nobody else waiting.
+async fn off_the_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(GitError::Unexpected("a thread ended".to_owned())))
 }
 
 fn protocol(headers: &HeaderMap) -> Protocol {

@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
 use grasp_core::RepoId;
-use grasp_core::git::ObjectId;
+use grasp_core::git::{ObjectId, Refs};
 use grasp_core::push::{self, Decision, PushRefusal};
 use grasp_git::{
     CommandLimits, CommandReader, GitError, PackLimits, PushHead, Quarantine, Repo, Report, pktline,
@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
-use super::{GitSite, MAX_REQUEST, git_response};
+use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::driver::{PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
 
@@ -173,7 +173,8 @@ impl Pushing {
     async fn carry_out(&mut self) -> Result<(), PushRefusal> {
         let commands = self.commands()?;
         let (reply, decided, reported) = replies();
-        let present = self.present().map_err(|error| self.failed(&error))?;
+        let present = self.present().await;
+        let present = present.map_err(|error| self.failed(&error))?;
         self.site.driver.push(PushRequest {
             repo: self.id.clone(),
             commands,
@@ -205,8 +206,10 @@ impl Pushing {
         self.head.commands.iter().map(command).collect()
     }
 
-    fn present(&self) -> Result<grasp_core::git::Refs, GitError> {
-        Ok(heads_and_tags(&self.repo.refs()?.ids()))
+    /// Borrows nothing: a body that is being read cannot be shared between threads.
+    fn present(&self) -> impl Future<Output = Result<Refs, GitError>> + use<> {
+        let repo = self.repo.clone();
+        off_the_loop(move || Ok(heads_and_tags(&repo.refs()?.ids())))
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
@@ -218,7 +221,7 @@ impl Pushing {
             .filter_map(|command| command.new)
             .collect();
         let limits = PackLimits {
-            max_bytes: self.room()?,
+            max_bytes: self.room().await?,
             deadline: self.site.limits.timeout,
             ..PackLimits::default()
         };
@@ -233,17 +236,16 @@ impl Pushing {
             self.site.metrics.git_bytes_in.inc_by(received.bytes);
         }
         quarantine.check_connected(&tips, limits.deadline).await?;
-        let migrated = tokio::task::spawn_blocking(move || quarantine.migrate());
-        migrated
-            .await
-            .unwrap_or_else(|_| Err(GitError::Unexpected("a thread ended".to_owned())))
+        off_the_loop(move || quarantine.migrate()).await
     }
 
     /// Bytes that this push may bring.
-    fn room(&self) -> Result<u64, GitError> {
-        let limits = &self.site.limits;
-        let left = limits.repository_bytes.saturating_sub(self.repo.size()?);
-        Ok(limits.push_bytes.min(left))
+    fn room(&self) -> impl Future<Output = Result<u64, GitError>> + use<> {
+        let (repo, limits) = (self.repo.clone(), self.site.limits);
+        off_the_loop(move || {
+            let left = limits.repository_bytes.saturating_sub(repo.size()?);
+            Ok(limits.push_bytes.min(left))
+        })
     }
 
     fn explain(&self, error: &GitError) -> String {
