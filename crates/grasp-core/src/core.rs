@@ -24,7 +24,7 @@ pub use self::effect::{Answer, Change, Effect, GitTask};
 pub use self::input::{Failed, GitDone, Input, Restore};
 use self::landing::Landing;
 use self::pushing::Push;
-use self::retry::{Discard, Retries};
+use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
@@ -123,6 +123,7 @@ enum Errand {
     Joined(Arc<Event>),
     PushedTips(PushId),
     RemovedTip(RepoId, EventId),
+    SetTip(RepoId, EventId),
     Checked(RepoId),
     /// Nothing follows.
     Done,
@@ -330,6 +331,9 @@ impl Core {
             Some(Errand::Created(repo)) => self.on_created(&repo, outcome.is_ok(), facts),
             Some(Errand::Discarded(discard)) => self.on_discarded(discard, outcome.is_ok()),
             Some(Errand::RemovedTip(repo, id)) => self.on_removed_tip(repo, id, outcome.is_ok()),
+            Some(Errand::SetTip(repo, id)) if outcome.is_err() => {
+                self.retry_later(Again::SetTip(repo, id));
+            }
             Some(Errand::Settle(identifier, n)) => {
                 self.on_settle_step(&identifier, n, outcome, facts);
             }

@@ -7,6 +7,8 @@ use crate::git::{ObjectId, RefName, Refs};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Rank, State};
 
+/// Tips of pull requests in one push.
+const MAX_TIPS: usize = 64;
 /// Differences shown to the person who pushes.
 const MAX_SHOWN: usize = 5;
 
@@ -26,6 +28,13 @@ pub struct Plan {
     pub state: Option<Rank>,
     /// Tips of pull requests.
     pub tips: Vec<(EventId, ObjectId)>,
+}
+
+impl Plan {
+    /// Whether there is anything that a pack could be for. What nobody asked for is not taken.
+    pub fn wants_objects(&self) -> bool {
+        self.state.is_some() || !self.tips.is_empty()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +135,9 @@ pub fn judge(
         }
         match command.name.event() {
             Some(event) => match judge_tip(event, command.new, &tip) {
+                Ok(_) if plan.tips.len() == MAX_TIPS => {
+                    return Decision::Refuse(PushRefusal::TooManyTips);
+                }
                 Ok(tip) => plan.tips.push(tip),
                 Err(refusal) => return Decision::Refuse(refusal),
             },

@@ -122,7 +122,9 @@ impl Repo {
         for entry in files::list(folder)? {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let ours = name.starts_with(CREATING) || name.starts_with(REMOVING);
+            // A repository may be called like that, and then it ends as all of them do.
+            let ours = (name.starts_with(CREATING) || name.starts_with(REMOVING))
+                && !name.ends_with(".git");
             if ours && is_older(&entry, before) {
                 files::remove_tree(&entry.path())?;
                 cleared += 1;

@@ -160,6 +160,12 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     if targets.refs.is_empty() && !view.disk.applied.contains_key(repo) {
         return Ok(());
     }
+    // What it had before is its own, whoever maintains it now.
+    let applied = view.disk.applied.get(repo);
+    let applied = applied.and_then(|rank| view.states.get(&rank.id));
+    if applied.is_some_and(|state| state.refs.as_deref() == Ok(targets)) {
+        return Ok(());
+    }
     let here = |id: &EventId| {
         view.core.purgatory().get(id).is_some()
             || view.disk.held.contains_key(id)

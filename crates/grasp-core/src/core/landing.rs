@@ -113,6 +113,9 @@ impl Core {
             place.take(landing.step, outcome);
             if failed {
                 let repo = place.repo.clone();
+                if landing.step == Step::Setting {
+                    self.retry_later(Again::SetTip(repo.clone(), *id));
+                }
                 self.retry_later(Again::Repo(repo));
             }
         }
@@ -129,7 +132,7 @@ impl Core {
         }
         match landing.step {
             Step::Probing => {
-                let tasks = landing.shares();
+                let tasks = self.shares(&landing);
                 landing.step = Step::Sharing;
                 self.do_landing(id, landing, tasks, facts);
             }
@@ -234,6 +237,22 @@ impl Core {
         }
     }
 
+    /// A repository gets the commit from one whose owner maintains it too. A stranger's, which the
+    /// event names beside it, would bring along whatever that stranger put there.
+    fn shares(&self, landing: &Landing) -> Vec<(usize, Option<GitTask>)> {
+        let places = landing.repos.iter().enumerate();
+        places
+            .filter(|(_, place)| !place.present)
+            .filter_map(|(n, place)| {
+                let mut sources = landing.repos.iter().filter(|source| source.present);
+                let source = sources
+                    .find(|source| self.registry.is_maintainer(&place.repo, &source.repo.owner))?;
+                let from = source.repo.clone();
+                Some((n, Some(GitTask::Share { from })))
+            })
+            .collect()
+    }
+
     fn repos_of_held(&self, id: &EventId) -> Vec<RepoId> {
         match self.purgatory.get(id).map(|held| &held.needs) {
             Some(Needs::Tip { repos, .. }) => repos.clone(),
@@ -259,20 +278,6 @@ impl Place {
 }
 
 impl Landing {
-    fn shares(&self) -> Vec<(usize, Option<GitTask>)> {
-        let Some(source) = self.repos.iter().find(|place| place.present) else {
-            return Vec::new();
-        };
-        let lacking = self.repos.iter().enumerate();
-        lacking
-            .filter(|(_, place)| !place.present)
-            .map(|(n, _)| {
-                let from = source.repo.clone();
-                (n, Some(GitTask::Share { from }))
-            })
-            .collect()
-    }
-
     /// Where the tip is to be set, which is no task like the others: it is remembered.
     fn settings(&self) -> Vec<(usize, Option<GitTask>)> {
         let present = self.repos.iter().enumerate();

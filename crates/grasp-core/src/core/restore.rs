@@ -196,6 +196,10 @@ impl Core {
             && targets.refs != *refs
         {
             self.out_of_step.insert(repo.clone());
+            // Also when its author maintains nothing any more: the others are nobody's refs.
+            if !expected(refs) {
+                self.ask_git(repo, GitTask::Apply(targets), Errand::Done);
+            }
         }
     }
 

@@ -24,6 +24,8 @@ pub enum Again {
     Discard(Discard),
     /// A tip that should be gone.
     Tip(RepoId, EventId),
+    /// A tip that should be there.
+    SetTip(RepoId, EventId),
     /// A held event whose turn had come.
     Event(EventId),
     /// The row of an event that is held no longer.
@@ -105,6 +107,7 @@ impl Core {
                         self.remove_tip(&repo, id);
                     }
                 }
+                Again::SetTip(repo, id) => self.set_tip_again(repo, id, facts),
                 Again::Event(id) => {
                     self.reconsider(&id, facts);
                 }

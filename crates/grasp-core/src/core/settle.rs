@@ -187,10 +187,18 @@ impl Core {
             return;
         };
         settle.outstanding -= 1;
+        let shared = settle.step == Step::Sharing && outcome.is_ok();
+        let shared = settle.repos.get(n).filter(|_| shared);
+        let shared = shared.map(|member| member.repo.clone());
         let failed = settle.take(n, outcome);
         let done = settle.outstanding == 0;
         if let Some(repo) = failed {
             self.retry_later(Again::Repo(repo));
+        }
+        // What is shared for one state may complete another.
+        if let Some(repo) = shared {
+            let again = self.settle_again.entry(identifier.clone()).or_default();
+            again.insert(repo);
         }
         if done {
             self.go_on(identifier, facts);
@@ -208,9 +216,7 @@ impl Core {
                 Step::Probing => {
                     self.choose(&mut settle);
                     settle.step = Step::Sharing;
-                    let shares = settle.shares();
-                    self.settle_shared_again(identifier, &shares);
-                    shares
+                    settle.shares()
                 }
                 Step::Sharing => {
                     settle.step = Step::Moving;
@@ -233,14 +239,6 @@ impl Core {
         self.settling.insert(identifier.clone(), settle);
     }
 
-    /// What is shared for one state may complete another.
-    fn settle_shared_again(&mut self, identifier: &Identifier, shares: &[Work]) {
-        if !shares.is_empty() {
-            let again = self.settle_again.entry(identifier.clone()).or_default();
-            again.extend(shares.iter().map(|(_, repo, _)| repo.clone()));
-        }
-    }
-
     /// For each repository the newest state that it may have and whose objects are here.
     fn choose(&self, settle: &mut Settle) {
         let sources: Vec<Option<Vec<usize>>> = settle
@@ -249,8 +247,9 @@ impl Core {
             .map(|state| settle.sources_of(state))
             .collect();
         for (n, member) in settle.repos.iter_mut().enumerate() {
+            let unread = member.present.len() != settle.objects.len();
             // Refs whose announcement a kill would lose would be nobody's.
-            if !self.is_durable(&member.repo) {
+            if unread || !self.is_durable(&member.repo) {
                 continue;
             }
             // An empty state empties a repository; it does not make one.

@@ -54,6 +54,16 @@ impl Core {
         self.ask_git(repo, GitTask::SetTips(tips), errand);
     }
 
+    /// Git had refused it when the pull request landed.
+    pub(super) fn set_tip_again(&mut self, repo: RepoId, id: EventId, facts: &dyn Facts) {
+        if let Tip::At(tip) = self.tip_of(&id, facts)
+            && self.is_place(&repo, &id, facts)
+        {
+            let errand = Errand::SetTip(repo.clone(), id);
+            self.set_tips(&repo, &[(id, tip)], errand);
+        }
+    }
+
     pub(super) fn remove_tip(&mut self, repo: &RepoId, id: EventId) {
         if let Some(repos) = self.tips_at.get_mut(&id) {
             repos.remove(repo);

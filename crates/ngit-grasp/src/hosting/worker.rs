@@ -80,7 +80,7 @@ impl Worker {
                 self.metrics.leftovers.inc();
             }
             let outcome = self.repositories.perform(&repo, &task).map_err(|error| {
-                tracing::warn!(%repo, %error, ?task, "work on a repository failed");
+                tracing::warn!(%repo, %error, task = name(&task), "work on a repository failed");
                 self.metrics.git_failures.inc();
                 Failed
             });

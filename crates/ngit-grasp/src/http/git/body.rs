@@ -49,17 +49,21 @@ pub fn reader(
 /// What is thrown away of a refused push. Beyond it the connection is cut; a larger bound would
 /// let a few bytes of gzip keep us unpacking.
 const MAX_DRAINED: usize = 256 * 1024 * 1024;
+const DRAIN: Duration = Duration::from_secs(60);
 
 /// Reads on and throws away, so that a client that is still sending hears the answer.
 pub async fn drain(reader: &mut Reader) {
-    let mut chunk = vec![0; 64 * 1024];
-    let mut drained = 0;
-    while drained < MAX_DRAINED {
-        match reader.read(&mut chunk).await {
-            Ok(read) if read > 0 => drained += read,
-            _ => return,
+    let work = async {
+        let mut chunk = vec![0; 64 * 1024];
+        let mut drained = 0;
+        while drained < MAX_DRAINED {
+            match reader.read(&mut chunk).await {
+                Ok(read) if read > 0 => drained += read,
+                _ => return,
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(DRAIN, work).await;
 }
 
 struct BodyReader {

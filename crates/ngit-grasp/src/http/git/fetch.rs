@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
@@ -18,6 +18,8 @@ use super::{GitSite, MAX_REQUEST, failed, git_response, off_the_loop, protocol};
 use crate::metrics::Metrics;
 
 const RESULT: &str = "application/x-git-upload-pack-result";
+/// For a question about refs, however slowly it comes.
+const QUESTION: Duration = Duration::from_secs(60);
 /// A question about refs is far smaller: 1,024 prefixes of 60 bytes.
 const MAX_QUESTION: usize = 256 * 1024;
 
@@ -35,7 +37,9 @@ impl GitSite {
             Ok(body) => body,
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
         };
-        let beginning = match read_question(&mut body, protocol).await {
+        let question = tokio::time::timeout(QUESTION, read_question(&mut body, protocol)).await;
+        let late = |_| Err(io::ErrorKind::TimedOut.into());
+        let beginning = match question.unwrap_or_else(late) {
             Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, asked).await,
             Ok(Question::Other(beginning)) => beginning,
             Err(error) => {

@@ -26,6 +26,8 @@ use crate::driver::{PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
 
 const RESULT: &str = "application/x-git-receive-pack-result";
+/// For the list of commands, however slowly it comes.
+const HEAD: Duration = Duration::from_secs(60);
 /// While the objects are checked, so that nothing on the way takes the silence for death.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Refs and store take milliseconds; a disk in trouble takes longer.
@@ -45,10 +47,13 @@ impl GitSite {
             Ok(body) => body,
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
         };
-        let head = match read_head(&mut body).await {
+        let head = tokio::time::timeout(HEAD, read_head(&mut body)).await;
+        let late = |_| Err(HeadError::Lost(io::ErrorKind::TimedOut.into()));
+        let head = match head.unwrap_or_else(late) {
             Ok(head) => head,
             Err(HeadError::Refused(refusal)) => {
                 self.metrics.push("malformed");
+                drop(turn);
                 body::drain(&mut body).await;
                 return (StatusCode::BAD_REQUEST, format!("{refusal}\n")).into_response();
             }
@@ -66,7 +71,7 @@ impl GitSite {
             repo,
             head,
             body,
-            _turn: turn,
+            turn: Some(turn),
         };
         pushing.respond()
     }
@@ -128,7 +133,8 @@ struct Pushing {
     repo: Repo,
     head: PushHead,
     body: Reader,
-    _turn: Turn,
+    /// Given back before a refused rest is thrown away.
+    turn: Option<Turn>,
 }
 
 impl Pushing {
@@ -164,9 +170,8 @@ impl Pushing {
 
     async fn run(mut self) -> Bytes {
         let result = self.carry_out().await;
-        if result.is_err() {
-            body::drain(&mut self.body).await;
-        }
+        self.turn = None;
+        body::drain(&mut self.body).await;
         self.report(&result)
     }
 
@@ -183,10 +188,15 @@ impl Pushing {
         });
         let gone = |_| PushRefusal::Failed;
         let (push, decision) = decided.await.map_err(gone)?;
-        if let Decision::Refuse(refusal) = decision {
-            return Err(refusal);
-        }
-        let taken = self.take_objects().await;
+        let wants_objects = match decision {
+            Decision::Refuse(refusal) => return Err(refusal),
+            Decision::KeepObjects(_) => true,
+            Decision::Take(plan) => plan.wants_objects(),
+        };
+        let taken = match wants_objects {
+            true => self.take_objects_in_time().await,
+            false => Ok(()),
+        };
         self.site
             .driver
             .push_taken(push, taken.map_err(|error| self.explain(&error)));
@@ -210,6 +220,16 @@ impl Pushing {
     fn present(&self) -> impl Future<Output = Result<Refs, GitError>> + use<> {
         let repo = self.repo.clone();
         off_the_loop(move || Ok(heads_and_tags(&repo.refs()?.ids())))
+    }
+
+    async fn take_objects_in_time(&mut self) -> Result<(), GitError> {
+        let after = self.site.limits.timeout;
+        let late = |_| {
+            let args = "push".to_owned();
+            Err(GitError::TimedOut { args, after })
+        };
+        let taken = tokio::time::timeout(after, self.take_objects()).await;
+        taken.unwrap_or_else(late)
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
