@@ -124,6 +124,8 @@ impl Accept {
         // Answers are small and somebody waits for them.
         let _ = stream.set_nodelay(true);
         let limits = self.site.relay.limits.clone();
+        // A websocket has the same bound and a word for it: it comes first.
+        let patience = limits.write_timeout.saturating_mul(2);
         let transport = Transport {
             peer,
             _slot: Arc::new(slot),
@@ -149,10 +151,7 @@ impl Accept {
             // hyper's timer also runs between requests: it is the idle timeout.
             .header_read_timeout(limits.http_idle)
             .max_buf_size(MAX_HEAD)
-            .serve_connection(
-                TokioIo::new(Patient::new(stream, limits.write_timeout)),
-                service,
-            )
+            .serve_connection(TokioIo::new(Patient::new(stream, patience)), service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let (mut stopping, mut cut) = (self.phase.clone(), self.phase.clone());
