@@ -242,11 +242,8 @@ impl World {
             );
         }
         if request.acknowledged && request.pushed {
-            assert!(
-                served(client, &request.event).await,
-                "{story}: {:?}",
-                request.event
-            );
+            // The server listens before its start has settled everything.
+            await_served(client, &request.event, true, story).await;
         } else if request.acknowledged {
             let refspec = format!("+{}:{name}", request.tip);
             let said = self.carol.tree.try_git(&["push", "-q", &url, &refspec]);
@@ -256,11 +253,8 @@ impl World {
             assert!(taken, "{story}: {why}");
         }
         if request.acknowledged || request.pushed {
-            assert!(
-                served(client, &request.event).await,
-                "{story}: {:?}",
-                request.event
-            );
+            // The server listens before its start has settled everything.
+            await_served(client, &request.event, true, story).await;
         }
     }
 
