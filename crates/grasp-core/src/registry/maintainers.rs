@@ -6,7 +6,8 @@ use crate::nip34::{Identifier, RepoId};
 
 /// Members of one set.
 pub const MAX_MEMBERS: usize = 64;
-/// Keys that are listed and not yet confirmed: 64 members x 256 x 64 comparisons = 1 million.
+/// Keys that are listed and not yet confirmed. The worst walk compares 64 members x 256 keys x 64
+/// that each lists x 64 members = 67 million times; those seen have a handful of each.
 const MAX_INVITED: usize = 256;
 /// Keys on the way back from a maintainer to the owners who trust it.
 const MAX_BACKWARDS: usize = 1_024;
