@@ -8,6 +8,7 @@ mod hosting;
 mod input;
 mod known;
 mod landing;
+mod lost;
 mod pushing;
 mod restore;
 mod retry;
@@ -20,9 +21,10 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use self::effect::{Answer, Change, Effect, GitTask};
+pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 pub use self::input::{Failed, GitDone, Input, Restore};
 use self::landing::Landing;
+use self::lost::{Lost, Promises};
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
@@ -97,9 +99,14 @@ pub struct Core {
     /// Repositories whose refs may not be those of the state applied last.
     out_of_step: FxHashSet<RepoId>,
     retries: Retries,
-    /// Repositories that the start still has to look at.
-    unchecked: VecDeque<RepoId>,
+    /// Repositories that are to be looked at, whether disk and store agree.
+    unchecked: BTreeSet<RepoId>,
     checking: FxHashSet<RepoId>,
+    /// Repositories that were looked at since they are hosted.
+    checked: FxHashSet<RepoId>,
+    lost: BTreeMap<EventId, Lost>,
+    /// Stored events that no reader sees, because their objects are gone.
+    hidden: FxHashSet<EventId>,
     now: Now,
 }
 
@@ -125,6 +132,12 @@ enum Errand {
     RemovedTip(RepoId, EventId),
     SetTip(RepoId, EventId),
     Checked(RepoId),
+    /// Whether the objects of what is served are there.
+    Verified(RepoId, Arc<Promises>),
+    /// Refs are set to what they should be.
+    Mended(RepoId),
+    Hidden(EventId),
+    Shown(Arc<Event>),
     /// Nothing follows.
     Done,
 }
@@ -161,8 +174,11 @@ impl Core {
             creating: FxHashMap::default(),
             out_of_step: FxHashSet::default(),
             retries: Retries::default(),
-            unchecked: VecDeque::new(),
+            unchecked: BTreeSet::new(),
             checking: FxHashSet::default(),
+            checked: FxHashSet::default(),
+            lost: BTreeMap::new(),
+            hidden: FxHashSet::default(),
             now: Now::default(),
         }
     }
@@ -322,6 +338,8 @@ impl Core {
             Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok()),
             Some(Errand::Unheld(id)) => self.on_unheld(id, outcomes.is_ok()),
             Some(Errand::Joined(event)) => self.on_joined(&event, outcomes, facts),
+            Some(Errand::Hidden(id)) => self.on_hidden(id, outcomes.is_ok(), facts),
+            Some(Errand::Shown(event)) => self.on_shown(&event, outcomes.is_ok(), facts),
             _ => {}
         }
     }
@@ -343,6 +361,12 @@ impl Core {
             Some(Errand::Land(id, n)) => self.on_land_step(&id, n, outcome, facts),
             Some(Errand::PushedTips(push)) => self.on_pushed_tips(push, outcome.is_ok(), facts),
             Some(Errand::Checked(repo)) => self.on_checked(&repo, outcome, facts),
+            Some(Errand::Verified(repo, promises)) => {
+                self.on_verified(&repo, &promises, outcome, facts);
+            }
+            Some(Errand::Mended(repo)) if outcome.is_err() => {
+                self.retry_later(Again::Check(repo));
+            }
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Address, Event, Kind};
 use crate::id::EventId;
+use crate::nip34::{Rank, RepoId};
 
 /// An event's place in the order of commits. A query that saw everything below `n` and a live
 /// stream that starts at `n` miss nothing and repeat nothing.
@@ -32,6 +33,13 @@ pub trait Facts {
 
     /// The version of a replaceable or addressable event that stands.
     fn newest(&self, address: &Address) -> Option<Arc<Event>>;
+
+    /// The state that a repository has.
+    fn applied(&self, repo: &RepoId) -> Option<Rank>;
+
+    /// Stored pull requests and updates that name this repository, the updates perhaps only
+    /// through their root. A bounded number of them.
+    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>>;
 
     /// A stored event names this one, by id or address, through `a A e E q`.
     fn is_named(&self, event: &Event) -> bool;

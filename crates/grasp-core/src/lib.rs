@@ -30,7 +30,7 @@ pub mod ticket;
 pub use crate::clock::{Mono, Now, Timestamp};
 pub use crate::core::{
     Answer, Change, Core, Effect, Facts, Failed, GitDone, GitTask, Input, Job, Lists, Origin,
-    Policy, PushId, RepoPattern, Restore, Seq, StoreOutcome, Ticket, Wake,
+    Policy, PushId, Repair, RepoPattern, Restore, Seq, StoreOutcome, Ticket, Wake,
 };
 pub use crate::event::{Event, Kind};
 pub use crate::filter::Filter;

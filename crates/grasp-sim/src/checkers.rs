@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grasp_core::git::ObjectKind;
+use grasp_core::git::{ObjectId, ObjectKind};
 use grasp_core::nip34::state::Targets;
 use grasp_core::nip34::{Announcement, PullRequest, State};
 use grasp_core::push::Decision;
@@ -33,6 +33,8 @@ pub(crate) struct Checkers {
     /// Tickets without an answer.
     open: BTreeMap<Ticket, EventId>,
     announced: BTreeSet<EventId>,
+    /// Events that are to be seen again.
+    shown: BTreeSet<EventId>,
     /// Effects that the world has not answered yet.
     pub(crate) outstanding: usize,
     pub(crate) sweeps: usize,
@@ -74,7 +76,8 @@ impl Checkers {
             }
             Effect::Answer { ticket, answer } => self.answer(*ticket, answer, view)?,
             Effect::Announce { event, seq } => {
-                if seq.is_some() != view.disk.once_stored.contains_key(&event.id) {
+                let shown = self.shown.contains(&event.id);
+                if !shown && seq.is_some() != view.disk.once_stored.contains_key(&event.id) {
                     return Err(format!("{} is announced and not durable", event.id));
                 }
                 if seq.is_some() && !self.announced.insert(event.id) {
@@ -82,7 +85,15 @@ impl Checkers {
                 }
             }
             Effect::Sweep { .. } => self.sweeps += 1,
-            Effect::Commit { .. } => self.outstanding += 1,
+            Effect::Commit { changes, .. } => {
+                self.outstanding += 1;
+                let shown = changes.iter().filter_map(|change| match change {
+                    Change::Show(id) => Some(*id),
+                    _ => None,
+                });
+                self.shown.extend(shown);
+            }
+            Effect::Repaired { .. } => {}
             Effect::Git { repo, task, .. } => {
                 self.outstanding += 1;
                 if let GitTask::Apply(targets) = task {
@@ -161,9 +172,9 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
         return Ok(());
     }
     // What it had before is its own, whoever maintains it now.
-    let applied = view.disk.applied.get(repo);
+    let applied = registry.applied(repo);
     let applied = applied.and_then(|rank| view.states.get(&rank.id));
-    if applied.is_some_and(|state| state.refs.as_deref() == Ok(targets)) {
+    if applied.is_some_and(|state| says(state, targets, repo, view)) {
         return Ok(());
     }
     let here = |id: &EventId| {
@@ -173,7 +184,7 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     };
     let signs = |state: &State| {
         state.identifier == repo.identifier
-            && state.refs.as_deref() == Ok(targets)
+            && says(state, targets, repo, view)
             && registry.is_maintainer(repo, &state.author)
             && here(&state.rank.id)
     };
@@ -182,6 +193,20 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     } else {
         Err(format!("refs of {repo:?} move to what nobody may sign"))
     }
+}
+
+/// These are the refs of that state, without those whose objects are lost.
+fn says(state: &State, targets: &Targets, repo: &RepoId, view: &View<'_>) -> bool {
+    let found = view.git.get(repo);
+    let is_here = |id: &ObjectId| found.is_some_and(|found| found.objects.contains(id));
+    let Ok(signed) = &state.refs else {
+        return false;
+    };
+    let mut set = targets.refs.iter();
+    let mut left_out = signed.refs.iter();
+    **signed == *targets
+        || set.all(|(name, id)| signed.refs.get(name) == Some(id))
+            && left_out.all(|(name, id)| targets.refs.contains_key(name) || !is_here(id))
 }
 
 /// Held events are within their bounds.

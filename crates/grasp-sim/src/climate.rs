@@ -36,13 +36,15 @@ pub(crate) struct Climate {
     pub(crate) mischief: u32,
     /// Of 100 events of people, how many the operator brings along in a file.
     pub(crate) imports: u32,
+    /// Of 100 crashes, after how many the disk has lost some objects.
+    pub(crate) damage: u32,
     pub(crate) rule: MaintainerRule,
     pub(crate) held_for: Duration,
     pub(crate) held_per_key: usize,
 }
 
 impl Climate {
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, damage: &mut Rng) -> Self {
         let millis = |rng: &mut Rng, low, high| Duration::from_millis(rng.u64(low..high));
         let sometimes = |rng: &mut Rng, most| if rng.bool() { rng.u32(0..most) } else { 0 };
         let general = rng.u8(0..4) == 0;
@@ -64,6 +66,7 @@ impl Climate {
             impatience: rng.u32(0..50),
             mischief: rng.u32(0..50),
             imports: sometimes(rng, 50),
+            damage: sometimes(damage, 40),
             rule: if rng.bool() {
                 MaintainerRule::Reciprocal
             } else {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::nip34::{Rank, Target, targets};
+use grasp_core::nip34::{PullRequest, Rank, Target, targets};
 use grasp_core::{
     Change, Event, EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, Timestamp,
 };
@@ -27,6 +27,8 @@ pub struct Disk {
     vanished: BTreeMap<Pubkey, Timestamp>,
     pub held: BTreeMap<EventId, Row>,
     pub applied: BTreeMap<RepoId, Rank>,
+    /// Stored, and shown to no reader.
+    hidden: BTreeSet<EventId>,
     next_seq: u64,
     /// Everything that was ever stored.
     pub once_stored: BTreeMap<EventId, Arc<Event>>,
@@ -55,6 +57,14 @@ impl Disk {
                 }
                 Change::Applied { repo, rank } => {
                     self.applied.insert(repo.clone(), *rank);
+                }
+                Change::Hide(id) => {
+                    if self.stored.contains_key(id) {
+                        self.hidden.insert(*id);
+                    }
+                }
+                Change::Show(id) => {
+                    self.hidden.remove(id);
                 }
             }
         }
@@ -142,6 +152,10 @@ impl Disk {
         self.stored.retain(|_, event| !event.is_expired(until));
     }
 
+    pub fn is_served(&self, id: &EventId) -> bool {
+        self.is_stored(id) && !self.hidden.contains(id)
+    }
+
     pub fn is_stored(&self, id: &EventId) -> bool {
         self.stored.contains_key(id)
     }
@@ -158,6 +172,8 @@ impl Disk {
             repo: repo.clone(),
             rank: *rank,
         });
+        let hidden = self.hidden.iter().filter(|id| self.is_stored(id));
+        let hidden = hidden.map(|id| Restore::Hidden(*id));
         let mut held: Vec<&Row> = self.held.values().collect();
         held.sort_by_key(|row| row.event.kind != Kind::ANNOUNCEMENT);
         let held = held.into_iter().map(|row| Restore::Held {
@@ -168,6 +184,7 @@ impl Disk {
         announced
             .map(|event| Restore::Announcement(Arc::clone(event)))
             .chain(applied)
+            .chain(hidden)
             .chain(held)
             .collect()
     }
@@ -185,6 +202,24 @@ impl Facts for Disk {
     fn newest(&self, address: &Address) -> Option<Arc<Event>> {
         let rank = self.slots.get(address)?;
         self.stored.get(&rank.id).cloned()
+    }
+
+    fn applied(&self, repo: &RepoId) -> Option<Rank> {
+        self.applied.get(repo).copied()
+    }
+
+    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>> {
+        let read = |event: &Event| PullRequest::read(event);
+        let named = |event: &Event| read(event).is_some_and(|found| found.repos.contains(repo));
+        let root_named = |event: &Event| {
+            let root = read(event).and_then(|found| found.root);
+            root.and_then(|root| self.stored.get(&root))
+                .is_some_and(|root| named(root))
+        };
+        let all = self.stored.values();
+        all.filter(|event| named(event) || root_named(event))
+            .cloned()
+            .collect()
     }
 
     fn is_named(&self, event: &Event) -> bool {

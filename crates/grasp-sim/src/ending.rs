@@ -2,11 +2,12 @@
 //! for who maintains what.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grasp_core::git::{ObjectId, ObjectKind};
 use grasp_core::nip34::{PullRequest, State, targets};
 use grasp_core::registry::Standing;
-use grasp_core::{Facts as _, Kind, RepoId};
+use grasp_core::{Event, Facts as _, Kind, RepoId};
 
 use crate::checkers::View;
 use crate::disk::Row;
@@ -25,6 +26,9 @@ pub(crate) fn compare(view: &View<'_>) -> Result<(), String> {
     }
     for row in view.disk.held.values() {
         waits_for_a_reason(row, view)?;
+    }
+    for event in view.disk.stored() {
+        is_served_if_complete(event, view)?;
     }
     registry_agrees(view)?;
     tips_have_events(view)?;
@@ -47,8 +51,10 @@ fn refs_follow(repo: &RepoId, view: &View<'_>) -> Result<(), String> {
         let registry = view.core.registry();
         !registry.is_maintainer(repo, &state.author) || !view.disk.is_stored(&state.rank.id)
     };
-    let lost = found.refs.is_empty()
-        && (state.is_none_or(may_not) || !refs.values().all(|id| found.objects.contains(id)));
+    let mut present = found.refs.iter();
+    let lost = present.all(|(name, id)| refs.get(name) == Some(id) && found.objects.contains(id))
+        && (found.refs.is_empty() && state.is_none_or(may_not)
+            || !refs.values().all(|id| found.objects.contains(id)));
     // A kill came between refs and note, and both events were deleted before the next start.
     let deleted = applied.is_some_and(|rank| !view.disk.is_stored(&rank.id))
         && view.states.values().any(|state| {
@@ -149,6 +155,51 @@ fn waits_for_a_reason(row: &Row, view: &View<'_>) -> Result<(), String> {
         return Err(format!("{} could be served and is still held", event.id));
     }
     Ok(())
+}
+
+/// What is served has its objects in a repository that may serve it; what is hidden has not.
+fn is_served_if_complete(event: &Arc<Event>, view: &View<'_>) -> Result<(), String> {
+    let registry = view.core.registry();
+    let has = |repo: &RepoId, objects: &[ObjectId]| {
+        let found = view.git.get(repo);
+        found.is_some_and(|found| objects.iter().all(|id| found.objects.contains(id)))
+    };
+    let (mut places, objects) = match event.kind {
+        Kind::STATE => match State::read(event).map(|state| (state.clone(), state.refs)) {
+            Ok((state, Ok(targets))) => (
+                registry.maintained_by(&state.author, &state.identifier),
+                targets.objects(),
+            ),
+            _ => return Ok(()),
+        },
+        Kind(1618 | 1619) => match PullRequest::read(event) {
+            Some(read) => (
+                pull_request_places(&read, view),
+                read.tip.into_iter().collect(),
+            ),
+            None => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    places.retain(|repo| registry.is_hosted(repo));
+    let complete = places.is_empty() || places.iter().any(|repo| has(repo, &objects));
+    let served = view.disk.is_served(&event.id);
+    match (served, complete) {
+        (true, false) => Err(format!("{} is served and its objects are lost", event.id)),
+        (false, true) if !places.is_empty() => {
+            Err(format!("{} is hidden and its objects are here", event.id))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn pull_request_places(read: &PullRequest, view: &View<'_>) -> Vec<RepoId> {
+    let root = read.root.and_then(|id| view.disk.event(&id));
+    let root = root.and_then(|root| PullRequest::read(&root));
+    let named = read.repos.iter().cloned();
+    named
+        .chain(root.into_iter().flat_map(|root| root.repos))
+        .collect()
 }
 
 /// What is stored is known, and what is known is stored or held.

@@ -58,6 +58,13 @@ impl Git {
         self.repos.insert(repo.clone(), Repo::default());
     }
 
+    /// A disk that loses some objects.
+    pub fn lose_objects(&mut self, repo: &RepoId, mut is_lost: impl FnMut(&ObjectId) -> bool) {
+        if let Some(repo) = self.repos.get_mut(repo) {
+            repo.objects.retain(|id| !is_lost(id));
+        }
+    }
+
     pub fn perform(&mut self, repo: &RepoId, task: &GitTask) -> Result<GitDone, Failed> {
         match task {
             GitTask::Create => {

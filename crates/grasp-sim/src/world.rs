@@ -122,6 +122,7 @@ struct Push {
 
 struct World<'t> {
     rng: Rng,
+    damage: Rng,
     climate: Climate,
     policy: Policy,
     now: Duration,
@@ -156,12 +157,15 @@ struct World<'t> {
 impl<'t> World<'t> {
     fn new(seed: u64, trace: &'t mut Trace) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let climate = Climate::draw(&mut rng);
+        // Drawn apart, so that older seeds keep their weather.
+        let mut damage = Rng::with_seed(!seed);
+        let climate = Climate::draw(&mut rng, &mut damage);
         trace.note(Duration::ZERO, format_args!("seed {seed}: {climate:?}"));
         let policy = climate.policy();
         Self {
             core: Core::new(policy.clone(), rng.u64(..)),
             rng,
+            damage,
             people: People::new(&climate),
             climate,
             policy,
@@ -449,6 +453,9 @@ impl<'t> World<'t> {
             }
         }
         checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.clock().unix)?;
+        if !self.calm && self.damage.u32(0..100) < self.climate.damage {
+            self.lose_objects();
+        }
         self.life += 1;
         self.checkers = Checkers::default();
         self.tickets.clear();
@@ -458,6 +465,26 @@ impl<'t> World<'t> {
             self.feed(Input::Restore(restore))?;
         }
         self.feed(Input::Restored)
+    }
+
+    /// The disk comes back without some objects of a repository. Somebody may push them again.
+    fn lose_objects(&mut self) {
+        let repos: Vec<RepoId> = self.git.repos().map(|(repo, _)| repo.clone()).collect();
+        let Some(repo) = self.damage.choice(repos) else {
+            return;
+        };
+        let everything = self.damage.bool();
+        let damage = &mut self.damage;
+        self.git
+            .lose_objects(&repo, |_| everything || damage.bool());
+        self.note(format_args!("{repo:?} loses objects, all: {everything}"));
+        let rank = self.disk.applied.get(&repo);
+        let state = rank.and_then(|rank| grasp_core::Facts::event(&self.disk, &rank.id));
+        if let Some(state) = state.filter(|_| self.damage.bool()) {
+            let how = people::How::Complete;
+            let pause = Duration::from_secs(self.damage.u64(1..600));
+            self.after(pause, Happening::Do(Deed::Push { repo, state, how }));
+        }
     }
 
     fn feed(&mut self, input: Input) -> Result<(), String> {
@@ -487,6 +514,9 @@ impl<'t> World<'t> {
                 Effect::Sweep { until } => {
                     let life = self.life;
                     self.after_about(self.climate.slow_disk, Happening::SweepDone { life, until });
+                }
+                Effect::Repaired { repo, what } => {
+                    self.note(format_args!("repaired {repo:?}: {what:?}"));
                 }
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {

@@ -4,7 +4,8 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use grasp_core::event::{Address, Event};
-use grasp_core::{EventId, Facts, Kind, Restore, StoreOutcome};
+use grasp_core::nip34::Rank;
+use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
 use crate::kv::{Read, Table};
@@ -13,6 +14,8 @@ use crate::{Backend, Store, reading, write};
 
 /// Rows looked at for one that proves a relation; those in front of it prove nothing.
 const MAX_ROWS: usize = 32;
+/// Pull requests of one repository that are looked after, and updates of each.
+const MAX_PULL_REQUESTS: usize = 10_000;
 
 /// Runs a piece of code on a view of any backend; `None` when the store cannot say.
 macro_rules! asking {
@@ -40,6 +43,31 @@ impl Facts for Store {
             }
         });
         newest.ok().flatten()
+    }
+
+    fn applied(&self, repo: &RepoId) -> Option<Rank> {
+        let rank = asking!(self, |kv| {
+            let row = kv.get(Table::Applied, &schema::applied_key(repo))?;
+            row.map(schema::read_rank).transpose()
+        });
+        rank.ok().flatten()
+    }
+
+    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>> {
+        let found = asking!(self, |kv| {
+            let address = repo.address(Kind::ANNOUNCEMENT);
+            let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
+            let mut seqs = naming(kv, b'a', &address, nip34::PULL_REQUEST)?;
+            seqs.extend(naming(kv, b'a', &address, nip34::PULL_REQUEST_UPDATE)?);
+            for root in read_all(kv, &seqs)? {
+                let root = root.id.to_string();
+                seqs.extend(naming(kv, b'e', &root, nip34::PULL_REQUEST_UPDATE)?);
+            }
+            seqs.sort_unstable();
+            seqs.dedup();
+            read_all(kv, &seqs)
+        });
+        found.unwrap_or_default()
     }
 
     fn is_named(&self, event: &Event) -> bool {
@@ -77,6 +105,9 @@ impl Store {
                 let (key, value) = row?;
                 visit(schema::read_applied(key, value)?);
             }
+            for row in kv.rows(Table::Hidden, Bound::Unbounded)? {
+                visit(schema::read_hidden(row?.0)?);
+            }
             for row in kv.rows(Table::Held, Bound::Unbounded)? {
                 held.push(schema::read_held(row?.1)?);
             }
@@ -102,6 +133,33 @@ fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError>
     let record = kv.get(Table::Events, &value.index.seq.0.to_be_bytes())?;
     let event = record.map(|bytes| Record::decode(bytes)?.event());
     Ok(event.transpose()?.map(Arc::new))
+}
+
+/// Events of one kind that name a value.
+fn naming(kv: &impl Read, letter: u8, value: &str, kind: Kind) -> Result<Vec<Seq>, StoreError> {
+    let prefix = schema::tag_prefix(letter, value);
+    let mut found = Vec::new();
+    for row in kv.rows(Table::ByTag, Bound::Included(&prefix))? {
+        let (key, value) = row?;
+        if !key.starts_with(&prefix) || found.len() == MAX_PULL_REQUESTS {
+            break;
+        }
+        let value = IndexValue::from_bytes(value)?;
+        if value.kind == kind {
+            found.push(value.seq);
+        }
+    }
+    Ok(found)
+}
+
+fn read_all(kv: &impl Read, seqs: &[Seq]) -> Result<Vec<Arc<Event>>, StoreError> {
+    let mut events = Vec::new();
+    for seq in seqs {
+        if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
+            events.push(Arc::new(Record::decode(bytes)?.event()?));
+        }
+    }
+    Ok(events)
 }
 
 /// A stored event of a kind that must itself belong here names the value.

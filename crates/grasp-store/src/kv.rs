@@ -35,15 +35,17 @@ pub(crate) enum Table {
     Held,
     /// owner and identifier → time and id of the state that the repository has.
     Applied,
+    /// id → events whose git data is gone: stored, and seen by no reader.
+    Hidden,
 }
 
 impl Table {
     /// Cannot be made again from the log: its changes are written with the commit itself.
     pub(crate) fn is_direct(self) -> bool {
-        matches!(self, Table::Held | Table::Applied)
+        matches!(self, Table::Held | Table::Applied | Table::Hidden)
     }
 
-    pub(crate) const ALL: [(Table, &'static str); 14] = [
+    pub(crate) const ALL: [(Table, &'static str); 15] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -58,6 +60,7 @@ impl Table {
         (Table::Meta, "meta"),
         (Table::Held, "held"),
         (Table::Applied, "applied"),
+        (Table::Hidden, "hidden"),
     ];
 }
 

@@ -155,6 +155,8 @@ impl Store {
                         } => batch.hold(event, *until, *remembered)?,
                         Change::Unhold(id) => batch.unhold(id)?,
                         Change::Applied { repo, rank } => batch.applied(repo, rank)?,
+                        Change::Hide(id) => batch.hide(id)?,
+                        Change::Show(id) => batch.show(id)?,
                     }
                 }
                 words.push(outcomes);

@@ -4,6 +4,8 @@
 mod merge;
 mod plan;
 
+use std::ops::Bound;
+
 use grasp_core::{EventId, Filter, Seq, Timestamp};
 use rustc_hash::FxHashSet;
 
@@ -81,6 +83,7 @@ pub struct Query {
     /// Events committed after the query began are not its business; live delivery has them.
     bound: Option<Seq>,
     seen: FxHashSet<Seq>,
+    with_hidden: bool,
     completeness: Completeness,
 }
 
@@ -111,7 +114,17 @@ impl Query {
             want,
             bound: None,
             seen: FxHashSet::default(),
+            with_hidden: false,
             completeness: Completeness::Finish,
+        }
+    }
+
+    /// Also events that are not served because their git data is gone.
+    #[must_use]
+    pub fn with_hidden(self) -> Self {
+        Self {
+            with_hidden: true,
+            ..self
         }
     }
 
@@ -141,6 +154,7 @@ impl Query {
             None => *self.bound.insert(Seq(next_seq(kv)?)),
         };
         let remembers = self.remembers();
+        let hides = !self.with_hidden && hides_any(kv)?;
         while let Some(scan) = self.scans.get_mut(self.current) {
             let seen = remembers.then_some(&mut self.seen);
             let mut slice = Slice {
@@ -148,6 +162,7 @@ impl Query {
                 now,
                 bound,
                 want: self.want,
+                hides,
                 seen,
                 budget: &mut budget,
                 visit,
@@ -185,6 +200,8 @@ struct Slice<'s, R> {
     now: Timestamp,
     bound: Seq,
     want: Want,
+    /// Some events here are hidden.
+    hides: bool,
     seen: Option<&'s mut FxHashSet<Seq>>,
     budget: &'s mut Budget,
     visit: &'s mut dyn FnMut(Found<'_>),
@@ -263,6 +280,9 @@ impl<'s, R: Read> Slice<'s, R> {
         if value.seq >= self.bound {
             return Ok(false);
         }
+        if self.hides && self.is_hidden(&place)? {
+            return Ok(false);
+        }
         if check.kinds
             && filter
                 .kinds
@@ -307,6 +327,11 @@ impl<'s, R: Read> Slice<'s, R> {
         Ok(true)
     }
 
+    fn is_hidden(&mut self, place: &Place) -> Result<bool, StoreError> {
+        self.budget.spend(Budget::STEP);
+        Ok(self.kv.get(Table::Hidden, &place.id().0)?.is_some())
+    }
+
     fn record(&mut self, seq: Seq) -> Result<Option<Record<'s>>, StoreError> {
         self.budget.spend(Budget::RECORD);
         let kv: &'s R = self.kv;
@@ -334,4 +359,9 @@ impl<'s, R: Read> Slice<'s, R> {
         self.budget.spend(Budget::PARSE);
         Ok(filter.matches(&record.event()?))
     }
+}
+
+fn hides_any(kv: &impl Read) -> Result<bool, StoreError> {
+    let first = kv.rows(Table::Hidden, Bound::Unbounded)?.next();
+    Ok(first.transpose()?.is_some())
 }

@@ -334,14 +334,23 @@ pub(crate) fn read_applied(key: &[u8], value: &[u8]) -> Result<Restore, StoreErr
     let (owner, identifier) = key.split_first_chunk().ok_or_else(damaged)?;
     let identifier = std::str::from_utf8(identifier).map_err(|_| damaged())?;
     let identifier = Identifier::parse(identifier).map_err(|_| damaged())?;
-    let place = Place::of_key(value)?;
     Ok(Restore::Applied {
         repo: RepoId::new(Pubkey(*owner), identifier),
-        rank: Rank {
-            created_at: place.created_at(),
-            id: place.id(),
-        },
+        rank: read_rank(value)?,
     })
+}
+
+pub(crate) fn read_rank(value: &[u8]) -> Result<Rank, StoreError> {
+    let place = Place::of_key(value)?;
+    Ok(Rank {
+        created_at: place.created_at(),
+        id: place.id(),
+    })
+}
+
+pub(crate) fn read_hidden(key: &[u8]) -> Result<Restore, StoreError> {
+    let id = key.try_into().map_err(|_| damaged())?;
+    Ok(Restore::Hidden(EventId(id)))
 }
 
 pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {

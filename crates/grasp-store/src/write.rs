@@ -127,6 +127,20 @@ impl<'w, W: Write> Batch<'w, W> {
             .put(Table::Applied, &schema::applied_key(repo), &place.0)
     }
 
+    pub(crate) fn hide(&mut self, id: &EventId) -> Result<(), StoreError> {
+        match self.seq_of(id)? {
+            Some(_) => self.kv.put(Table::Hidden, &id.0, &[]),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn show(&mut self, id: &EventId) -> Result<(), StoreError> {
+        match self.kv.get(Table::Hidden, &id.0)? {
+            Some(_) => self.kv.delete(Table::Hidden, &id.0),
+            None => Ok(()),
+        }
+    }
+
     fn insert(&mut self, event: &Event) -> Result<Seq, StoreError> {
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
@@ -177,6 +191,7 @@ impl<'w, W: Write> Batch<'w, W> {
         let (event, expires) = (record.event()?, record.expires);
         self.kv.delete(Table::Events, &seq_bytes)?;
         self.kv.delete(Table::Ids, &event.id.0)?;
+        self.show(&event.id)?;
         if let Some(at) = expires {
             self.kv
                 .delete(Table::Expiry, &schema::expiry_key(at, seq))?;

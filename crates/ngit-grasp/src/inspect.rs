@@ -1,6 +1,7 @@
 //! `ngit-grasp repos` and `ngit-grasp check`: what is hosted and whether it is well. Both read
 //! beside a running server; only `check --repair` needs it stopped.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,6 +34,19 @@ struct Records {
     served: FxHashSet<RepoId>,
     held: FxHashMap<RepoId, usize>,
     held_in_all: usize,
+    /// Events whose objects are gone.
+    hidden: usize,
+}
+
+/// What is not served, and why.
+impl fmt::Display for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} events held for git data", self.held_in_all)?;
+        match self.hidden {
+            0 => Ok(()),
+            hidden => write!(f, ", {hidden} not served because theirs is gone"),
+        }
+    }
 }
 
 impl Records {
@@ -46,10 +60,11 @@ impl Records {
             served: FxHashSet::default(),
             held: FxHashMap::default(),
             held_in_all: 0,
+            hidden: 0,
             store,
         };
         let (served, held) = (&mut records.served, &mut records.held);
-        let held_in_all = &mut records.held_in_all;
+        let (held_in_all, hidden) = (&mut records.held_in_all, &mut records.hidden);
         let us = config.service();
         records.store.kept(|restore| match restore {
             Restore::Announcement(event) => {
@@ -57,6 +72,7 @@ impl Records {
                 served.extend(read.ok().filter(|read| read.lists_us).map(|read| read.repo));
             }
             Restore::Applied { .. } => {}
+            Restore::Hidden(_) => *hidden += 1,
             Restore::Held { event, .. } => {
                 *held_in_all += 1;
                 if let Some(repo) = repo_of(&event) {
@@ -111,12 +127,7 @@ pub fn repos(config: &Config) -> Result<(), TransferError> {
         for repo in &all {
             writeln!(out, "{}", line(&records, config, repo))?;
         }
-        writeln!(
-            out,
-            "{} repositories, {} events held for git data",
-            all.len(),
-            records.held_in_all
-        )
+        writeln!(out, "{} repositories, {records}", all.len())
     };
     print(&mut out).map_err(|source| TransferError::Io {
         path: "standard output".into(),
@@ -203,9 +214,8 @@ pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
     }
     bar.finish_and_clear();
     say(&format!(
-        "{} repositories checked, {troubled} with problems; {} events held for git data",
-        all.len(),
-        records.held_in_all
+        "{} repositories checked, {troubled} with problems; {records}",
+        all.len()
     ));
     Ok(troubled == 0)
 }
@@ -226,7 +236,7 @@ async fn findings(records: &Records, config: &Config, repo: &RepoId) -> Vec<Stri
             let rule = config.maintainer_rule;
             let overview = Overview::of(repo, &records.store, &service, rule);
             if !overview.is_in_step(&heads_and_tags(&refs.ids())) {
-                found.push("its refs are not those of the newest state".to_owned());
+                found.push("its refs are not those of its state".to_owned());
             }
         }
         Err(error) => found.push(error.to_string()),

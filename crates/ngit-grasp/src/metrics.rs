@@ -36,6 +36,7 @@ pub struct Metrics {
     repositories: prometheus::IntGaugeVec,
     pushes: IntCounterVec,
     fetches: IntCounterVec,
+    repairs: IntCounterVec,
     git_seconds: HistogramVec,
     git_task_seconds: HistogramVec,
 }
@@ -133,6 +134,11 @@ impl Metrics {
             )?,
             pushes: make.counters("ngit_pushes_total", "Pushes by result", &["result"])?,
             fetches: make.counters("ngit_fetches_total", "Fetches by result", &["result"])?,
+            repairs: make.counters(
+                "ngit_repairs_total",
+                "Times that disk and store did not agree, by what was done",
+                &["what"],
+            )?,
             git_seconds: make.histograms(
                 "ngit_git_seconds",
                 "Duration of fetches and pushes",
@@ -181,6 +187,10 @@ impl Metrics {
 
     pub fn fetch(&self, result: &'static str) {
         self.fetches.with_label_values(&[result]).inc();
+    }
+
+    pub fn repaired(&self, what: &str) {
+        self.repairs.with_label_values(&[what]).inc();
     }
 
     pub fn git(&self, service: &'static str, seconds: f64) {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use grasp_core::nip34;
 use grasp_core::push::{Decision, PushRefusal};
 use grasp_core::registry::Standing;
-use grasp_core::{Answer, Core, Effect, EventId, Kind, PushId, StoreOutcome, Ticket, Timestamp};
+use grasp_core::{
+    Answer, Core, Effect, EventId, Kind, PushId, Repair, RepoId, StoreOutcome, Ticket, Timestamp,
+};
 use rustc_hash::FxHashMap;
 
 use crate::driver::PushReply;
@@ -94,6 +96,7 @@ impl Performer {
                 self.live.announce(event, seq, room);
             }
             Effect::Sweep { until } => self.writer.sweep(until),
+            Effect::Repaired { repo, what } => self.note_repair(&repo, what),
         }
     }
 
@@ -121,6 +124,19 @@ impl Performer {
             let count = core.registry().hosted();
             let count = count.filter(|(_, found)| *found == standing).count();
             self.metrics.set_repositories(name, count);
+        }
+    }
+
+    fn note_repair(&self, repo: &RepoId, what: Repair) {
+        self.metrics.repaired(what.label());
+        match what {
+            Repair::RefsSetBack => tracing::warn!(%repo, "refs set back to the applied state"),
+            Repair::RefsDropped => tracing::warn!(%repo, "refs dropped that nothing stands behind"),
+            Repair::TipRemoved => tracing::warn!(%repo, "tip of a pull request removed"),
+            Repair::Hidden => {
+                tracing::warn!(%repo, "objects of an event are gone: not served until they are back");
+            }
+            Repair::Shown => tracing::info!(%repo, "objects of an event are back: served again"),
         }
     }
 

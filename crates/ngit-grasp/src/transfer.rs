@@ -121,7 +121,7 @@ pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError>
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
     let bar = bar(store.stats()?.events, "{bar:30} {pos}/{len} events {eta}");
-    let mut query = Query::new(vec![Filter::default()], usize::MAX, Want::Json);
+    let mut query = Query::new(vec![Filter::default()], usize::MAX, Want::Json).with_hidden();
     let mut exported = 0_u64;
     let mut failure = None;
     loop {

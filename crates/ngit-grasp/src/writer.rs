@@ -194,6 +194,10 @@ fn one_commit(orders: &[Order]) -> usize {
 fn tags_of(change: &Change) -> usize {
     match change {
         Change::Store(event) => event.tags.len(),
-        Change::Hold { .. } | Change::Unhold(_) | Change::Applied { .. } => 1,
+        Change::Hold { .. }
+        | Change::Unhold(_)
+        | Change::Applied { .. }
+        | Change::Hide(_)
+        | Change::Show(_) => 1,
     }
 }

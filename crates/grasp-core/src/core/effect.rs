@@ -39,6 +39,35 @@ pub enum Effect {
         push: PushId,
         result: Result<(), PushRefusal>,
     },
+    /// Disk and store did not agree, and now they do. For the log and the operator.
+    Repaired { repo: RepoId, what: Repair },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    /// Refs were not those of the applied state.
+    RefsSetBack,
+    /// Refs had no authoriser, or pointed at objects that are gone.
+    RefsDropped,
+    /// A tip had no event, was not at its commit, or pointed at one that is gone.
+    TipRemoved,
+    /// The objects of a served event are gone.
+    Hidden,
+    /// They are back.
+    Shown,
+}
+
+impl Repair {
+    /// A short, stable word for metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Repair::RefsSetBack => "refs_set_back",
+            Repair::RefsDropped => "refs_dropped",
+            Repair::TipRemoved => "tip_removed",
+            Repair::Hidden => "hidden",
+            Repair::Shown => "shown",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +95,10 @@ pub enum Change {
         repo: RepoId,
         rank: Rank,
     },
+    /// Its objects are gone: stored, and shown to no reader.
+    Hide(EventId),
+    /// They are back.
+    Show(EventId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

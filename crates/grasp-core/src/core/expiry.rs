@@ -47,7 +47,7 @@ impl Core {
             let repo = announcement.repo.clone();
             return match self.awaited_state(&repo) {
                 Some(until) => self.purgatory.extend(id, until),
-                None => self.remember(id, &repo),
+                None => self.remember(id, &repo, facts),
             };
         }
         self.give_up(id, &Refusal::Expired, facts);
@@ -63,10 +63,12 @@ impl Core {
     }
 
     /// The bare repository goes, the announcement stays in mind for a day.
-    fn remember(&mut self, id: &EventId, repo: &RepoId) {
+    fn remember(&mut self, id: &EventId, repo: &RepoId, facts: &dyn Facts) {
+        let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Remembered);
         let until = self.now.unix.saturating_add(REMEMBERED);
         self.purgatory.extend(id, until);
+        self.check_reach(repo, &reach, facts);
         self.forget_tips(repo);
         self.discard(Discard {
             repo: repo.clone(),

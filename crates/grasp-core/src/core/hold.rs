@@ -115,7 +115,7 @@ impl Core {
                     .registry
                     .maintained_by(&state.author, &state.identifier);
                 for repo in &repos {
-                    self.revive(repo);
+                    self.revive(repo, facts);
                 }
                 self.settle(&state.identifier, repos, facts);
             }
@@ -137,7 +137,7 @@ impl Core {
         }
         if let Ok(announcement) = Announcement::read(event, &self.policy.service) {
             let repo = announcement.repo.clone();
-            self.announce(announcement, Standing::Held);
+            self.announce(announcement, Standing::Held, facts);
             let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
             self.settle(&repo.identifier, maintained, facts);
         }
@@ -285,7 +285,7 @@ impl Core {
         };
         let repo = announcement.repo.clone();
         self.give_up_older(event, facts);
-        self.announce(announcement, Standing::Served);
+        self.announce(announcement, Standing::Served, facts);
         let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
         self.settle(&repo.identifier, maintained, facts);
         // A newer one that came while this one was being stored replaces it at once.

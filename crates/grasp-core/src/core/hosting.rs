@@ -33,7 +33,9 @@ impl Core {
     /// The repository must be there before its owner hears that the announcement is taken.
     pub(super) fn host(&mut self, announcement: Announcement, facts: &dyn Facts) {
         let (repo, id) = (announcement.repo.clone(), announcement.rank.id);
+        let reach = self.reach(&repo);
         self.registry.announce(announcement, Standing::Held);
+        self.check_reach(&repo, &reach, facts);
         if self.registry.repo_of(&id).is_none() {
             return self.give_up(&id, &Refusal::Replaced, facts);
         }
@@ -56,7 +58,8 @@ impl Core {
             return;
         }
         if created {
-            return self.objects_came(repo, facts);
+            self.objects_came(repo, facts);
+            return self.look_into(repo);
         }
         let held = self.held_announcement(repo);
         let held = held.map(|held| (held.event.id, held.durability));
@@ -71,8 +74,15 @@ impl Core {
         }
     }
 
+    /// A kill may have left something where a repository was to be made.
+    fn look_into(&mut self, repo: &RepoId) {
+        if !self.checked.contains(repo) {
+            self.check(repo.clone());
+        }
+    }
+
     /// A late state brings back a repository that had expired.
-    pub(super) fn revive(&mut self, repo: &RepoId) {
+    pub(super) fn revive(&mut self, repo: &RepoId, facts: &dyn Facts) {
         if self.registry.hosting(repo) != Some(Standing::Remembered) {
             return;
         }
@@ -81,17 +91,26 @@ impl Core {
         };
         let until = self.now.unix.saturating_add(self.policy.limits.held_for);
         self.purgatory.extend(&id, until);
+        let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Held);
+        self.check_reach(repo, &reach, facts);
         self.create(repo);
         self.write_down(vec![id]);
     }
 
     /// Takes an announcement as its author's word; git follows.
-    pub(super) fn announce(&mut self, announcement: Announcement, standing: Standing) {
+    pub(super) fn announce(
+        &mut self,
+        announcement: Announcement,
+        standing: Standing,
+        facts: &dyn Facts,
+    ) {
         let repo = announcement.repo.clone();
         let before = self.registry.hosting(&repo);
+        let reach = self.reach(&repo);
         self.registry.announce(announcement, standing);
         self.follow(&repo, before, None);
+        self.check_reach(&repo, &reach, facts);
     }
 
     /// A held announcement was given up: the repository stands on what else is here.
@@ -121,6 +140,7 @@ impl Core {
     /// that waits, or one in the store.
     pub(super) fn unhost(&mut self, repo: &RepoId, unhold: Option<EventId>, facts: &dyn Facts) {
         let before = self.registry.hosting(repo);
+        let reach = self.reach(repo);
         self.registry.forget(repo);
         let stored = facts.newest(&repo.address(Kind::ANNOUNCEMENT));
         let stored = stored.map(|event| (event, Standing::Served));
@@ -134,6 +154,7 @@ impl Core {
             }
         }
         self.follow(repo, before, unhold);
+        self.check_reach(repo, &reach, facts);
         if self.registry.announcement(repo).is_some() {
             let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
             self.settle(&repo.identifier, maintained, facts);
@@ -167,12 +188,12 @@ impl Core {
         if self.registry.is_hosted(&discard.repo) {
             // It is announced anew before the old one could be put away: what is in it now?
             discard.unhold.into_iter().for_each(|id| self.unhold(id));
-            self.unchecked.push_back(discard.repo);
-            return self.check_next();
+            return self.check(discard.repo);
         }
         if self.registry.applied(&discard.repo).is_some() {
             self.out_of_step.insert(discard.repo.clone());
         }
+        self.checked.remove(&discard.repo);
         let (repo, task) = (discard.repo.clone(), discard.task());
         self.ask_git(&repo, task, Errand::Discarded(discard));
     }

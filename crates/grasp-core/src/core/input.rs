@@ -62,6 +62,8 @@ pub enum Restore {
     Announcement(Arc<Event>),
     /// The state that a repository has.
     Applied { repo: RepoId, rank: Rank },
+    /// A stored event whose objects were gone.
+    Hidden(EventId),
     /// A held event; announcements come before the others.
     Held {
         event: Arc<Event>,

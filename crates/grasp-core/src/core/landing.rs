@@ -150,17 +150,24 @@ impl Core {
     /// What was shared may complete a state, too.
     fn settle_shared(&mut self, landing: &Landing, facts: &dyn Facts) {
         for place in landing.repos.iter().filter(|place| place.shared) {
+            self.look_for_lost(&place.repo, facts);
             self.settle(&place.repo.identifier, vec![place.repo.clone()], facts);
         }
     }
 
     /// A pull request is served once a served repository has its commit.
     fn commit_landed(&mut self, id: &EventId, mut landing: Landing, facts: &dyn Facts) {
-        let served = landing
-            .repos
-            .iter()
-            .any(|place| place.set && self.registry.hosting(&place.repo) == Some(Standing::Served));
         let event = self.purgatory.get(id).map(|held| Arc::clone(&held.event));
+        let named = event.as_ref().map(|event| self.served_from(event, facts));
+        // Another one stood in for those that it names only as long as none was here.
+        let is_named = |repo: &RepoId| {
+            let named = named.as_ref();
+            named.is_none_or(|named| named.is_empty() || named.contains(repo))
+        };
+        let served = landing.repos.iter().any(|place| {
+            let standing = self.registry.hosting(&place.repo);
+            place.set && standing == Some(Standing::Served) && is_named(&place.repo)
+        });
         match event {
             Some(event) if served => {
                 let changes = vec![Change::Store(Arc::clone(&event)), Change::Unhold(*id)];

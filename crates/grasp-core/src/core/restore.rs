@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hold::causes;
 use super::retry::{Again, Discard};
-use super::{Core, Errand, Failed, GitDone, GitTask, Restore};
+use super::{Core, Errand, Failed, GitDone, GitTask, Repair, Restore};
 use crate::admit::{Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
 use crate::event::{Event, Kind};
@@ -30,6 +30,9 @@ impl Core {
                 }
             }
             Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Hidden(id) => {
+                self.hidden.insert(id);
+            }
             Restore::Held {
                 event,
                 until,
@@ -68,13 +71,13 @@ impl Core {
         for event in held {
             self.restore_needs(&event, facts);
         }
-        self.revive_awaited();
+        self.revive_awaited(facts);
         self.clear_away();
         self.check_all();
     }
 
     /// A state was taken, and the kill came before its repository was written down as revived.
-    fn revive_awaited(&mut self) {
+    fn revive_awaited(&mut self, facts: &dyn Facts) {
         let states = self.purgatory.iter().filter_map(|held| match &held.needs {
             Needs::Refs(state) => Some((state.author, state.identifier.clone())),
             _ => None,
@@ -82,7 +85,7 @@ impl Core {
         let states: BTreeSet<_> = states.collect();
         for (author, identifier) in states {
             for repo in self.registry.maintained_by(&author, &identifier) {
-                self.revive(&repo);
+                self.revive(&repo, facts);
             }
         }
     }
@@ -133,23 +136,27 @@ impl Core {
 
     /// Looks at every repository, whether disk and store agree.
     pub(super) fn check_all(&mut self) {
-        let mut repos: Vec<RepoId> = self
-            .registry
-            .hosted()
-            .filter(|(_, standing)| *standing >= Standing::Held)
-            .map(|(repo, _)| repo.clone())
-            .collect();
-        repos.sort();
-        self.unchecked = repos.into();
+        let hosted = self.registry.hosted();
+        let hosted = hosted.filter(|(_, standing)| *standing >= Standing::Held);
+        self.unchecked = hosted.map(|(repo, _)| repo.clone()).collect();
+        self.check_next();
+    }
+
+    pub(super) fn check(&mut self, repo: RepoId) {
+        self.unchecked.insert(repo);
         self.check_next();
     }
 
     pub(super) fn check_next(&mut self) {
         while self.checking.len() < AT_ONCE {
-            let Some(repo) = self.unchecked.pop_front() else {
+            let Some(repo) = self.unchecked.pop_first() else {
                 return;
             };
-            if !self.registry.is_hosted(&repo) || self.checking.contains(&repo) {
+            if !self.registry.is_hosted(&repo) {
+                continue;
+            }
+            if self.checking.contains(&repo) {
+                self.retry_later(Again::Check(repo));
                 continue;
             }
             self.checking.insert(repo.clone());
@@ -168,9 +175,9 @@ impl Core {
         self.checking.remove(repo);
         match outcome {
             Ok(GitDone::Refs { refs, tips }) => {
-                self.check_refs(repo, &refs, facts);
+                self.drop_unsigned(repo, &refs, facts);
                 self.check_tips(repo, tips, facts);
-                self.objects_came(repo, facts);
+                self.verify(repo, refs, facts);
             }
             // One damaged repository never stops the others.
             _ => self.retry_later(Again::Check(repo.clone())),
@@ -178,28 +185,16 @@ impl Core {
         self.check_next();
     }
 
-    fn check_refs(&mut self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) {
+    /// They moved, the kill came, and the state that they follow did not live to see it.
+    fn drop_unsigned(&mut self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) {
         let applied = self.registry.applied(repo);
-        let expected = self.expected_states(repo, facts);
-        let expected = |refs: &Refs| {
-            let is_it = |state: &State| state.refs.as_ref().is_ok_and(|to| to.refs == *refs);
-            expected.iter().any(is_it)
-        };
-        if applied.is_none() && !refs.is_empty() && !expected(refs) {
-            // They moved, the kill came, and the state that they follow did not live to see it.
-            let task = GitTask::Apply(Arc::default());
-            return self.ask_git(repo, task, Errand::Done);
-        }
-        let event = applied.and_then(|rank| facts.event(&rank.id));
-        let state = event.and_then(|event| State::read(&event).ok());
-        if let Some(Ok(targets)) = state.map(|state| state.refs)
-            && targets.refs != *refs
+        let settling = self.settling.contains_key(&repo.identifier);
+        if applied.is_none()
+            && !settling
+            && !refs.is_empty()
+            && !self.are_expected(repo, refs, facts)
         {
-            self.out_of_step.insert(repo.clone());
-            // Also when its author maintains nothing any more: the others are nobody's refs.
-            if !expected(refs) {
-                self.ask_git(repo, GitTask::Apply(targets), Errand::Done);
-            }
+            self.set_refs(repo, Arc::default(), Repair::RefsDropped);
         }
     }
 
@@ -208,8 +203,8 @@ impl Core {
         for (id, tip) in tips {
             self.tips_at.entry(id).or_default().insert(repo.clone());
             match self.tip_of(&id, facts) {
-                Tip::At(known) if known != tip => self.remove_tip(repo, id),
-                Tip::None => self.remove_tip(repo, id),
+                Tip::At(known) if known != tip => self.remove_wrong_tip(repo, id),
+                Tip::None => self.remove_wrong_tip(repo, id),
                 Tip::At(_) if self.is_place(repo, &id, facts) => {}
                 Tip::At(_) | Tip::Unknown => {
                     if !self.early_tips.contains(repo, &id) {
@@ -218,6 +213,11 @@ impl Core {
                 }
             }
         }
+    }
+
+    fn remove_wrong_tip(&mut self, repo: &RepoId, id: EventId) {
+        self.note_repair(repo, Repair::TipRemoved);
+        self.remove_tip(repo, id);
     }
 }
 

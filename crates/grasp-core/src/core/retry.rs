@@ -95,10 +95,7 @@ impl Core {
                     }
                 }
                 Again::Record(repo) => self.record(repo),
-                Again::Check(repo) => {
-                    self.unchecked.push_back(repo);
-                    self.check_next();
-                }
+                Again::Check(repo) => self.check(repo),
                 Again::Discard(discard) => self.discard(discard),
                 Again::Tip(repo, id) => {
                     let repos = self.tips_at.get(&id);

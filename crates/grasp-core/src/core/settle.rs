@@ -197,6 +197,7 @@ impl Core {
         }
         // What is shared for one state may complete another.
         if let Some(repo) = shared {
+            self.look_for_lost(&repo, facts);
             let again = self.settle_again.entry(identifier.clone()).or_default();
             again.insert(repo);
         }
@@ -435,6 +436,7 @@ impl Core {
     /// New objects are in a repository: everything that waits for some there is looked at.
     pub(super) fn objects_came(&mut self, repo: &RepoId, facts: &dyn Facts) {
         self.look_for_tips(repo);
+        self.look_for_lost(repo, facts);
         self.settle(&repo.identifier, vec![repo.clone()], facts);
     }
 

@@ -3,6 +3,7 @@
 mod admission;
 mod announcements;
 mod failures;
+mod lost;
 mod maintainers;
 mod pull_requests;
 mod purgatory;

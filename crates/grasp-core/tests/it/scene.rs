@@ -11,7 +11,7 @@ use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::{
     Answer, Change, Core, Effect, Event, EventId, Failed, GitTask, Input, Limits, Mono, Now,
-    Origin, Policy, Pubkey, PushId, RepoId, StoreOutcome, Ticket, Timestamp,
+    Origin, Policy, Pubkey, PushId, Repair, RepoId, StoreOutcome, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -34,6 +34,7 @@ pub struct Scene {
     pub tasks: Vec<(RepoId, GitTask)>,
     pub commits: Vec<Vec<Change>>,
     pub announced: Vec<EventId>,
+    pub repairs: Vec<Repair>,
     answers: BTreeMap<Ticket, Answer>,
     decisions: BTreeMap<PushId, Decision>,
     reports: BTreeMap<PushId, Result<(), PushRefusal>>,
@@ -57,6 +58,7 @@ impl Scene {
             tasks: Vec::new(),
             commits: Vec::new(),
             announced: Vec::new(),
+            repairs: Vec::new(),
             answers: BTreeMap::new(),
             decisions: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -160,7 +162,7 @@ impl Scene {
     }
 
     pub fn serves(&self, event: &Event) -> bool {
-        self.disk.is_stored(&event.id)
+        self.disk.is_served(&event.id)
     }
 
     pub fn holds(&self, event: &Event) -> bool {
@@ -232,6 +234,7 @@ impl Scene {
             Effect::Report { push, result } => {
                 self.reports.insert(push, result);
             }
+            Effect::Repaired { what, .. } => self.repairs.push(what),
         }
         None
     }

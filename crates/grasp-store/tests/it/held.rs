@@ -7,7 +7,7 @@ use grasp_core::nip34::Rank;
 use grasp_core::{
     Change, Event, Facts, Identifier, Kind, RepoId, Restore, Seq, StoreOutcome, Timestamp,
 };
-use grasp_store::Store;
+use grasp_store::{Budget, Store, Want};
 use testkit::{json, unsigned};
 
 use crate::support::*;
@@ -46,6 +46,7 @@ fn kept(store: &Store) -> Vec<String> {
             Restore::Applied { repo, rank } => {
                 format!("applied {} {}", repo.identifier, rank.created_at.0)
             }
+            Restore::Hidden(id) => format!("hidden {id}"),
             Restore::Held { event, until, .. } => format!("held {} {}", event.kind, until.0),
         });
     };
@@ -138,5 +139,46 @@ fn a_stored_event_that_names_another_proves_the_relation() {
         let address = format!("30617:{BOB}:y");
         put(store, &note(ALICE, 6, &[&["A", &address]]));
         assert!(store.is_named(&announced));
+    });
+}
+
+#[test]
+fn a_hidden_event_is_stored_and_seen_by_no_query() {
+    on_both(|store| {
+        let (old, new) = (repo(ALICE, 10, "x"), repo(ALICE, 11, "x"));
+        put(store, &old);
+        store.commit([&[Change::Hide(old.id)][..]]).unwrap();
+        assert_eq!(find(store, json!({})), []);
+        assert_eq!(put(store, &old), StoreOutcome::Duplicate);
+        assert_eq!(store.event(&old.id).as_deref(), Some(&old));
+        let mut all = query(&[json!({})], PLENTY, Want::Ids).with_hidden();
+        assert_eq!(run(store, &mut all, Budget::SLICE, EARLY), [old.id]);
+        assert!(kept(store).contains(&format!("hidden {}", old.id)));
+        store.commit([&[Change::Show(old.id)][..]]).unwrap();
+        assert_eq!(find(store, json!({})), [old.id]);
+        // Whatever takes its place is not hidden.
+        store.commit([&[Change::Hide(old.id)][..]]).unwrap();
+        put(store, &new);
+        assert_eq!(find(store, json!({})), [new.id]);
+        assert!(!kept(store).iter().any(|row| row.starts_with("hidden")));
+        // Nor is what is not here.
+        store.commit([&[Change::Hide(old.id)][..]]).unwrap();
+        assert!(!kept(store).iter().any(|row| row.starts_with("hidden")));
+    });
+}
+
+#[test]
+fn pull_requests_of_a_repository_are_found_with_their_updates() {
+    on_both(|store| {
+        let address = format!("30617:{}:x", repo_id().owner);
+        let root = unsigned(BOB, 1618, 10, &[&["a", &address]], "");
+        let update = unsigned(BOB, 1619, 11, &[&["E", &root.id.to_string()]], "");
+        let issue = unsigned(BOB, 1621, 12, &[&["a", &address]], "");
+        for event in [&root, &update, &issue] {
+            put(store, event);
+        }
+        let found = store.pull_requests(&repo_id());
+        let found = found.iter().map(|event| &**event);
+        assert_eq!(ids(found), [root.id, update.id]);
     });
 }

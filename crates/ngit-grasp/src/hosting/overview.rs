@@ -15,7 +15,8 @@ pub struct Overview {
     pub announcement: Option<Arc<Event>>,
     /// The owner first.
     pub maintainers: Vec<Pubkey>,
-    /// The newest state of a maintainer that is served.
+    has_state: bool,
+    /// The state that was applied last.
     pub state: Option<(Arc<Event>, Arc<Targets>)>,
 }
 
@@ -23,27 +24,26 @@ impl Overview {
     pub fn of(repo: &RepoId, facts: &dyn Facts, us: &Service, rule: MaintainerRule) -> Self {
         let registry = registry_around(repo, facts, us, rule);
         let maintainers = registry.maintainers(repo);
-        let states = maintainers
-            .iter()
-            .map(|key| RepoId::new(*key, repo.identifier.clone()).address(Kind::STATE))
-            .filter_map(|address| facts.newest(&address))
-            .filter_map(|event| {
-                let state = State::read(&event).ok()?;
-                Some((state.rank, event, state.refs.ok()?))
-            });
-        let newest = states.max_by_key(|(rank, ..)| *rank);
+        let applied = facts.applied(repo);
+        let state = applied.and_then(|rank| facts.event(&rank.id));
+        let state = state.and_then(|event| {
+            let targets = State::read(&event).ok()?.refs.ok()?;
+            Some((event, targets))
+        });
         Self {
             announcement: facts.newest(&repo.address(Kind::ANNOUNCEMENT)),
             maintainers,
-            state: newest.map(|(_, event, targets)| (event, targets)),
+            has_state: applied.is_some(),
+            state,
         }
     }
 
-    /// The refs are those of the newest state.
+    /// The refs are those of its state.
     pub fn is_in_step(&self, heads_and_tags: &Refs) -> bool {
         match &self.state {
             Some((_, targets)) => targets.refs == *heads_and_tags,
-            None => heads_and_tags.is_empty(),
+            // Its author has deleted it since; the refs stay.
+            None => self.has_state || heads_and_tags.is_empty(),
         }
     }
 }

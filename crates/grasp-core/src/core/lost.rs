@@ -1,0 +1,334 @@
+//! Objects that a disk has lost. An event whose objects no repository here has any more is hidden
+//! until they are back, and refs that point at nothing are taken down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::retry::Again;
+use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
+use crate::event::{Event, Kind};
+use crate::facts::Facts;
+use crate::git::{ObjectId, Refs};
+use crate::id::{EventId, Pubkey};
+use crate::nip34::state::Targets;
+use crate::nip34::{PullRequest, Rank, RepoId, State};
+
+/// An event that some repository has not got the objects of.
+#[derive(Debug)]
+pub struct Lost {
+    event: Arc<Event>,
+    missing_in: BTreeSet<RepoId>,
+}
+
+/// What a repository should have, at the time when it was asked.
+#[derive(Debug)]
+pub struct Promises {
+    events: Vec<(Arc<Event>, Vec<ObjectId>)>,
+    /// All of their objects, sorted, each once.
+    objects: Arc<[ObjectId]>,
+    /// Its state, and the heads and tags that it was found with, when everything is looked at.
+    whole: Option<(Option<Rank>, Refs)>,
+}
+
+/// Hosted repositories and those who may sign for them.
+pub type Reach = BTreeMap<RepoId, Vec<Pubkey>>;
+
+impl Core {
+    /// Asks whether the objects of everything that is served from this repository are there.
+    pub(super) fn verify(&mut self, repo: &RepoId, refs: Refs, facts: &dyn Facts) {
+        let members = self.registry.maintainers(repo).into_iter();
+        let states = members.filter_map(|member| {
+            let state = RepoId::new(member, repo.identifier.clone());
+            facts.newest(&state.address(Kind::STATE))
+        });
+        let applied = self.registry.applied(repo);
+        let own = applied.and_then(|rank| facts.event(&rank.id));
+        let events: Vec<Arc<Event>> = states.chain(own).chain(facts.pull_requests(repo)).collect();
+        self.ask_for(repo, events, Some((applied, refs)));
+    }
+
+    /// New objects are in a repository: perhaps those that were lost.
+    pub(super) fn look_for_lost(&mut self, repo: &RepoId, facts: &dyn Facts) {
+        if self.lost.is_empty() {
+            return;
+        }
+        self.lost.retain(|id, _| facts.kind_of(id).is_some());
+        let here = self.lost.values().filter(|lost| {
+            let places = self.served_from(&lost.event, facts);
+            places.contains(repo)
+        });
+        let events: Vec<Arc<Event>> = here.map(|lost| Arc::clone(&lost.event)).collect();
+        if !events.is_empty() {
+            self.ask_for(repo, events, None);
+        }
+    }
+
+    fn ask_for(
+        &mut self,
+        repo: &RepoId,
+        events: Vec<Arc<Event>>,
+        whole: Option<(Option<Rank>, Refs)>,
+    ) {
+        let with_objects = |event: Arc<Event>| {
+            let objects = objects_of(&event);
+            (event, objects)
+        };
+        let events: Vec<_> = events.into_iter().map(with_objects).collect();
+        let objects: BTreeSet<ObjectId> = events
+            .iter()
+            .flat_map(|(_, objects)| objects.iter().copied())
+            .collect();
+        let objects: Arc<[ObjectId]> = objects.into_iter().collect();
+        let task = GitTask::Probe(Arc::clone(&objects));
+        let promises = Arc::new(Promises {
+            events,
+            objects,
+            whole,
+        });
+        self.ask_git(repo, task, Errand::Verified(repo.clone(), promises));
+    }
+
+    pub(super) fn on_verified(
+        &mut self,
+        repo: &RepoId,
+        promises: &Promises,
+        outcome: Result<GitDone, Failed>,
+        facts: &dyn Facts,
+    ) {
+        let Ok(GitDone::Probed(kinds)) = outcome else {
+            return self.retry_later(Again::Check(repo.clone()));
+        };
+        if !self.registry.is_hosted(repo) {
+            return;
+        }
+        let missing = promises.objects.iter().zip(kinds);
+        let missing = missing.filter(|(_, kind)| kind.is_none());
+        let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
+        for (event, objects) in &promises.events {
+            // Its author may have lost the word here.
+            if !self.served_from(event, facts).contains(repo) {
+                continue;
+            }
+            if objects.iter().any(|id| missing.contains(id)) {
+                self.on_missing(repo, event, facts);
+            } else {
+                self.on_found(repo, event, facts);
+            }
+        }
+        if let Some((applied, refs)) = &promises.whole {
+            let unsettled = self.settling.contains_key(&repo.identifier);
+            if unsettled || self.registry.applied(repo) != *applied {
+                // Its refs are moving.
+                self.retry_later(Again::Check(repo.clone()));
+            } else {
+                self.checked.insert(repo.clone());
+                self.mend_refs(repo, refs, &missing, facts);
+            }
+            self.objects_came(repo, facts);
+        }
+    }
+
+    fn on_missing(&mut self, repo: &RepoId, event: &Arc<Event>, facts: &dyn Facts) {
+        let id = event.id;
+        if facts.kind_of(&id).is_none() {
+            self.lost.remove(&id);
+            return;
+        }
+        let lost = self.lost.entry(id).or_insert_with(|| Lost {
+            event: Arc::clone(event),
+            missing_in: BTreeSet::new(),
+        });
+        lost.missing_in.insert(repo.clone());
+        let at = self.tips_at.get(&id);
+        if at.is_some_and(|repos| repos.contains(repo)) {
+            self.note_repair(repo, Repair::TipRemoved);
+            self.remove_tip(repo, id);
+        }
+        let places = self.served_from(event, facts);
+        let lost = self.lost.get(&id);
+        let everywhere = lost.is_some_and(|lost| {
+            let mut places = places.iter();
+            places.all(|place| lost.missing_in.contains(place))
+        });
+        if everywhere && !places.is_empty() && self.hidden.insert(id) {
+            self.note_repair(repo, Repair::Hidden);
+            self.commit(vec![Change::Hide(id)], Errand::Hidden(id));
+        }
+    }
+
+    fn on_found(&mut self, repo: &RepoId, event: &Arc<Event>, facts: &dyn Facts) {
+        let id = event.id;
+        if let Some(lost) = self.lost.get_mut(&id) {
+            lost.missing_in.remove(repo);
+            if lost.missing_in.is_empty() {
+                self.lost.remove(&id);
+            }
+        }
+        let at = self.tips_at.get(&id);
+        if !at.is_some_and(|repos| repos.contains(repo)) {
+            self.set_tip_again(repo.clone(), id, facts);
+        }
+        if self.hidden.remove(&id) {
+            self.note_repair(repo, Repair::Shown);
+            self.commit(vec![Change::Show(id)], Errand::Shown(Arc::clone(event)));
+        }
+    }
+
+    pub(super) fn on_hidden(&mut self, id: EventId, hidden: bool, facts: &dyn Facts) {
+        if !hidden {
+            self.hidden.remove(&id);
+            self.check_places(facts.event(&id), facts);
+        }
+    }
+
+    pub(super) fn on_shown(&mut self, event: &Arc<Event>, shown: bool, facts: &dyn Facts) {
+        if facts.kind_of(&event.id).is_none() {
+            return;
+        }
+        if shown && self.hidden.contains(&event.id) {
+            return;
+        }
+        if shown {
+            // To those who asked while it was hidden, it is new.
+            let event = Arc::clone(event);
+            self.effects
+                .push_back(Effect::Announce { event, seq: None });
+        } else {
+            self.hidden.insert(event.id);
+            self.check_places(Some(Arc::clone(event)), facts);
+        }
+    }
+
+    fn check_places(&mut self, event: Option<Arc<Event>>, facts: &dyn Facts) {
+        let places = event.map(|event| self.served_from(&event, facts));
+        for repo in places.unwrap_or_default() {
+            self.retry_later(Again::Check(repo));
+        }
+    }
+
+    /// Refs are those of the applied state, as far as their objects are there.
+    fn mend_refs(
+        &mut self,
+        repo: &RepoId,
+        refs: &Refs,
+        missing: &BTreeSet<ObjectId>,
+        facts: &dyn Facts,
+    ) {
+        let applied = self.registry.applied(repo);
+        let event = applied.and_then(|rank| facts.event(&rank.id));
+        let state = event.and_then(|event| State::read(&event).ok());
+        let Some(Ok(targets)) = state.map(|state| state.refs) else {
+            return;
+        };
+        let lacking = targets.refs.values().any(|id| missing.contains(id));
+        if lacking || targets.refs != *refs {
+            self.out_of_step.insert(repo.clone());
+        }
+        let mut kept = refs.clone();
+        kept.retain(|_, id| !missing.contains(id));
+        if kept.len() < refs.len() {
+            let head = targets.head.clone();
+            let targets = Arc::new(Targets { refs: kept, head });
+            return self.set_refs(repo, targets, Repair::RefsDropped);
+        }
+        // Also when its author maintains nothing any more: the others are nobody's refs.
+        let expected = targets.refs == *refs || self.are_expected(repo, refs, facts);
+        if !lacking && !refs.is_empty() && !expected {
+            self.set_refs(repo, targets, Repair::RefsSetBack);
+        }
+    }
+
+    pub(super) fn set_refs(&mut self, repo: &RepoId, targets: Arc<Targets>, repair: Repair) {
+        self.note_repair(repo, repair);
+        let errand = Errand::Mended(repo.clone());
+        self.ask_git(repo, GitTask::Apply(targets), errand);
+    }
+
+    /// A state that waits, or the one in the store that is not applied yet, says so.
+    pub(super) fn are_expected(&self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) -> bool {
+        let states = self.expected_states(repo, facts);
+        let is_it = |state: &State| state.refs.as_ref().is_ok_and(|to| to.refs == *refs);
+        states.iter().any(is_it)
+    }
+
+    /// Hosted repositories each of which is enough to serve this event.
+    pub(super) fn served_from(&self, event: &Event, facts: &dyn Facts) -> Vec<RepoId> {
+        let mut repos = match (PullRequest::read(event), State::read(event)) {
+            (Some(pull_request), _) => self.named_by(pull_request, facts),
+            (
+                None,
+                Ok(State {
+                    author, identifier, ..
+                }),
+            ) => self.registry.maintained_by(&author, &identifier),
+            (None, Err(_)) => Vec::new(),
+        };
+        repos.retain(|repo| self.registry.is_hosted(repo));
+        repos
+    }
+
+    /// Who may sign for which hosted repository, as far as the announcement of this one has a
+    /// word in it.
+    pub(super) fn reach(&self, repo: &RepoId) -> Reach {
+        let mut repos = self.registry.maintained_by(&repo.owner, &repo.identifier);
+        repos.retain(|repo| self.registry.is_hosted(repo));
+        let with_members = repos.into_iter().map(|repo| {
+            let members = self.registry.maintainers(&repo);
+            (repo, members)
+        });
+        with_members.collect()
+    }
+
+    /// What was served from a repository that is not one of its places any more may have no
+    /// other that has its objects.
+    pub(super) fn check_reach(&mut self, repo: &RepoId, before: &Reach, facts: &dyn Facts) {
+        let after = self.reach(repo);
+        if after == *before {
+            return;
+        }
+        let changed = before
+            .iter()
+            .filter(|(repo, members)| after.get(*repo) != Some(members));
+        let new = after
+            .iter()
+            .filter(|(repo, members)| before.get(*repo) != Some(members));
+        let authors: BTreeSet<Pubkey> = changed
+            .chain(new)
+            .flat_map(|(_, members)| members.iter().copied())
+            .collect();
+        let maintained = authors
+            .iter()
+            .flat_map(|author| self.registry.maintained_by(author, &repo.identifier));
+        let mut places: BTreeSet<RepoId> = maintained.collect();
+        for gone in before.keys().filter(|repo| !after.contains_key(*repo)) {
+            for event in facts.pull_requests(gone) {
+                places.extend(self.served_from(&event, facts));
+            }
+        }
+        self.unchecked.extend(places);
+        self.check_next();
+    }
+
+    fn named_by(&self, pull_request: PullRequest, facts: &dyn Facts) -> Vec<RepoId> {
+        let root = pull_request.root.and_then(|id| facts.event(&id));
+        let root = root.and_then(|root| PullRequest::read(&root));
+        let mut repos = pull_request.repos;
+        repos.extend(root.into_iter().flat_map(|root| root.repos));
+        repos
+    }
+
+    pub(super) fn note_repair(&mut self, repo: &RepoId, what: Repair) {
+        let repo = repo.clone();
+        self.effects.push_back(Effect::Repaired { repo, what });
+    }
+}
+
+fn objects_of(event: &Event) -> Vec<ObjectId> {
+    if let Some(pull_request) = PullRequest::read(event) {
+        return pull_request.tip.into_iter().collect();
+    }
+    match State::read(event).map(|state| state.refs) {
+        Ok(Ok(targets)) => targets.objects(),
+        _ => Vec::new(),
+    }
+}

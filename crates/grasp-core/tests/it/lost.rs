@@ -1,0 +1,89 @@
+//! Disks that lose objects: what is served has its data here, and comes back when the data does.
+
+use grasp_core::Repair;
+use grasp_sim::forge::{self, commit};
+
+use crate::scene::{CAROL, DEV, MAIN, MINUTE, Scene, refs, served, state, tool};
+use crate::stage::{ALICE, BOB};
+
+#[test]
+fn a_state_whose_objects_are_lost_is_hidden_until_they_are_pushed_again() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let event = state(&scene, ALICE, &[(MAIN, commit(2)), (DEV, commit(3))]);
+    scene.publish(&event);
+    let both = [(MAIN, Some(commit(2))), (DEV, Some(commit(3)))];
+    scene.push(&tool(ALICE), &both).unwrap();
+    assert!(scene.serves(&event));
+
+    scene.git.lose_objects(&tool(ALICE), |id| *id == commit(3));
+    scene.restart();
+    assert!(!scene.serves(&event));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
+    assert!(scene.repairs.contains(&Repair::Hidden));
+    assert!(scene.repairs.contains(&Repair::RefsDropped));
+
+    scene.restart();
+    assert!(!scene.serves(&event), "a second start changes nothing");
+    scene.announced.clear();
+    scene.push(&tool(ALICE), &[(DEV, Some(commit(3)))]).unwrap();
+    assert!(scene.serves(&event));
+    assert_eq!(scene.announced, [event.id], "news to those who came since");
+    let whole = refs(&[(MAIN, commit(2)), (DEV, commit(3))]);
+    assert_eq!(scene.refs(&tool(ALICE)), whole);
+}
+
+#[test]
+fn a_pull_request_whose_commit_is_lost_goes_with_its_tip_and_comes_back_with_it() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let tip = commit(7);
+    let event = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tip.to_string());
+    let name = format!("refs/nostr/{}", event.id);
+    scene.push(&tool(ALICE), &[(&name, Some(tip))]).unwrap();
+    scene.publish(&event);
+    assert!(scene.serves(&event));
+
+    scene.git.lose_objects(&tool(ALICE), |id| *id == tip);
+    scene.restart();
+    assert!(!scene.serves(&event));
+    assert!(scene.repo(&tool(ALICE)).tips.is_empty());
+    scene.pass(2 * 24 * 60 * MINUTE);
+    scene.push(&tool(ALICE), &[(&name, Some(tip))]).unwrap();
+    assert!(
+        scene.serves(&event),
+        "it was acknowledged, and waits for ever"
+    );
+    assert_eq!(scene.repo(&tool(ALICE)).tips.get(&event.id), Some(&tip));
+}
+
+#[test]
+fn another_maintainers_repository_gives_back_what_one_has_lost() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[BOB]);
+    served(&mut scene, BOB, &[ALICE]);
+    let event = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    scene.publish(&event);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(commit(2)))])
+        .unwrap();
+    scene.git.lose(&tool(ALICE));
+    scene.restart();
+    assert!(scene.serves(&event));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
+}
+
+#[test]
+fn a_lost_state_gives_way_to_a_newer_one() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    scene.git.lose(&tool(ALICE));
+    scene.restart();
+    let newer = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    scene.publish(&newer);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(commit(2)))])
+        .unwrap();
+    assert!(scene.serves(&newer));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
+}
