@@ -129,7 +129,7 @@ enum Errand {
     /// A held event that needed no git data is stored.
     Joined(Arc<Event>),
     PushedTips(PushId),
-    RemovedTip(RepoId, EventId),
+    RemovedTips(RepoId, Vec<EventId>),
     SetTip(RepoId, EventId),
     Checked(RepoId),
     /// Whether the objects of what is served are there.
@@ -348,7 +348,9 @@ impl Core {
         match self.jobs.remove(&job) {
             Some(Errand::Created(repo)) => self.on_created(&repo, outcome.is_ok(), facts),
             Some(Errand::Discarded(discard)) => self.on_discarded(discard, outcome.is_ok()),
-            Some(Errand::RemovedTip(repo, id)) => self.on_removed_tip(repo, id, outcome.is_ok()),
+            Some(Errand::RemovedTips(repo, ids)) => {
+                self.on_removed_tips(&repo, ids, outcome.is_ok());
+            }
             Some(Errand::SetTip(repo, id)) if outcome.is_err() => {
                 self.retry_later(Again::SetTip(repo, id));
             }

@@ -2,7 +2,10 @@
 
 mod maintainers;
 
-use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::maintainers::MAX_MEMBERS;
 use crate::id::{EventId, Pubkey};
@@ -36,7 +39,12 @@ struct Entry {
     /// The state whose refs the repository has. It outlives its event and its author's
     /// membership, so that nothing older ever moves a ref.
     applied: Option<Rank>,
+    /// The keys that the announcement lists, to look one up.
+    listed: FxHashSet<Pubkey>,
 }
+
+/// For each owner: who may sign.
+type Walks = FxHashMap<Pubkey, Arc<[Pubkey]>>;
 
 /// The newest announcement of each author and identifier, and what follows from all of them.
 #[derive(Debug, Default)]
@@ -48,6 +56,8 @@ pub struct Registry {
     by_event: FxHashMap<EventId, RepoId>,
     /// Ranks of repositories that are not announced now, in case they come back.
     applied_before: FxHashMap<RepoId, Rank>,
+    /// Maintainer sets that were asked for since the last change: they are asked for often.
+    walks: RefCell<FxHashMap<Identifier, Walks>>,
 }
 
 impl Registry {
@@ -73,7 +83,9 @@ impl Registry {
         }
         self.applied_before.remove(&repo);
         self.by_event.insert(announcement.rank.id, repo.clone());
+        self.walks.get_mut().remove(&repo.identifier);
         let entry = Entry {
+            listed: announcement.listed.iter().copied().collect(),
             announcement,
             standing,
             applied,
@@ -86,6 +98,7 @@ impl Registry {
         let Some(entry) = self.entries.remove(repo) else {
             return;
         };
+        self.walks.get_mut().remove(&repo.identifier);
         self.by_event.remove(&entry.announcement.rank.id);
         for key in &entry.announcement.listed {
             let listed = RepoId::new(*key, repo.identifier.clone());

@@ -1,5 +1,6 @@
 //! What has waited long enough. Deadlines are in unix seconds, because they outlive the process.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Core;
@@ -105,8 +106,12 @@ impl Core {
     }
 
     fn expire_tips(&mut self) {
+        let mut expired: BTreeMap<RepoId, Vec<EventId>> = BTreeMap::new();
         while let Some((repo, id)) = self.early_tips.take_expired(self.now.unix) {
-            self.remove_tip(&repo, id);
+            expired.entry(repo).or_default().push(id);
+        }
+        for (repo, ids) in expired {
+            self.remove_tips(&repo, ids);
         }
     }
 }

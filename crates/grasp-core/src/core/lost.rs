@@ -31,12 +31,13 @@ pub struct Promises {
 }
 
 /// Hosted repositories and those who may sign for them.
-pub type Reach = BTreeMap<RepoId, Vec<Pubkey>>;
+pub type Reach = BTreeMap<RepoId, Arc<[Pubkey]>>;
 
 impl Core {
     /// Asks whether the objects of everything that is served from this repository are there.
     pub(super) fn verify(&mut self, repo: &RepoId, refs: Refs, facts: &dyn Facts) {
-        let members = self.registry.maintainers(repo).into_iter();
+        let members = self.registry.maintainers(repo);
+        let members = members.iter().copied();
         let states = members.filter_map(|member| {
             let state = RepoId::new(member, repo.identifier.clone());
             facts.newest(&state.address(Kind::STATE))
@@ -104,26 +105,32 @@ impl Core {
         let missing = promises.objects.iter().zip(kinds);
         let missing = missing.filter(|(_, kind)| kind.is_none());
         let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
+        let mut tips = Vec::new();
         for (event, objects) in &promises.events {
             // Its author may have lost the word here.
             if !self.served_from(event, facts).contains(repo) {
                 continue;
             }
-            if objects.iter().any(|id| missing.contains(id)) {
-                self.on_missing(repo, event, facts);
-            } else {
+            if !objects.iter().any(|id| missing.contains(id)) {
                 self.on_found(repo, event, facts);
+                continue;
             }
+            self.on_missing(repo, event, facts);
+            let at = self.tips_at.get(&event.id);
+            tips.extend(at.filter(|at| at.contains(repo)).map(|_| event.id));
+        }
+        if !tips.is_empty() {
+            self.note_repair(repo, Repair::TipRemoved);
+            self.remove_tips(repo, tips);
         }
         if let Some((applied, refs)) = &promises.whole {
             let unsettled = self.settling.contains_key(&repo.identifier);
             if unsettled || self.registry.applied(repo) != *applied {
                 // Its refs are moving.
-                self.retry_later(Again::Check(repo.clone()));
-            } else {
-                self.checked.insert(repo.clone());
-                self.mend_refs(repo, refs, &missing, facts);
+                return self.retry_later(Again::Check(repo.clone()));
             }
+            self.checked.insert(repo.clone());
+            self.mend_refs(repo, refs, &missing, facts);
             self.objects_came(repo, facts);
         }
     }
@@ -139,11 +146,6 @@ impl Core {
             missing_in: BTreeSet::new(),
         });
         lost.missing_in.insert(repo.clone());
-        let at = self.tips_at.get(&id);
-        if at.is_some_and(|repos| repos.contains(repo)) {
-            self.note_repair(repo, Repair::TipRemoved);
-            self.remove_tip(repo, id);
-        }
         let places = self.served_from(event, facts);
         let lost = self.lost.get(&id);
         let everywhere = lost.is_some_and(|lost| {

@@ -100,7 +100,7 @@ impl Core {
         for (id, tip) in tips {
             // This repository may not have been here when the event came.
             self.reconsider(id, facts);
-            if self.early_tips.is_full() {
+            if self.early_tips.is_full(repo) {
                 return Err(PushRefusal::TooManyTips);
             }
             if !self.is_place(repo, id, facts) {
@@ -139,13 +139,16 @@ impl Core {
         self.objects_came(&repo, facts);
     }
 
-    /// A repository has settled: tell those whose push waited for it.
+    /// Repositories have settled: tell those whose push waited for it. Not those that must be
+    /// looked at once more.
     pub(super) fn report_pushes(&mut self, identifier: &Identifier) {
+        let again = self.settle_again.get(identifier);
+        let unsettled = |repo: &RepoId| again.is_some_and(|again| again.contains(repo));
         let ended: Vec<PushId> = self
             .pushes
             .iter()
             .filter(|(_, push)| push.stage == Stage::Waiting)
-            .filter(|(_, push)| push.repo.identifier == *identifier)
+            .filter(|(_, push)| push.repo.identifier == *identifier && !unsettled(&push.repo))
             .filter(|(_, push)| !self.has_landing(&push.plan))
             .map(|(id, _)| *id)
             .collect();

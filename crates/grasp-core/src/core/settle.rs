@@ -74,6 +74,9 @@ impl Core {
         facts: &dyn Facts,
     ) {
         if self.settling.contains_key(identifier) {
+            if repos.is_empty() {
+                return;
+            }
             let again = self.settle_again.entry(identifier.clone()).or_default();
             again.extend(repos);
             return;
@@ -121,9 +124,9 @@ impl Core {
             {
                 continue;
             }
-            for author in self.registry.maintainers(&repo) {
-                if authors.insert(author) {
-                    queue.extend(self.registry.maintained_by(&author, identifier));
+            for author in self.registry.maintainers(&repo).iter() {
+                if authors.insert(*author) {
+                    queue.extend(self.registry.maintained_by(author, identifier));
                 }
             }
             repos.push(repo);
@@ -413,10 +416,10 @@ impl Core {
                 .is_some_and(|held| self.is_unwritten(held))
         });
         self.write_down(waiting);
-        if let Some(repos) = self.settle_again.remove(identifier) {
-            return self.settle(identifier, repos.into_iter().collect(), facts);
-        }
         self.report_pushes(identifier);
+        if let Some(repos) = self.settle_again.remove(identifier) {
+            self.settle(identifier, repos.into_iter().collect(), facts);
+        }
     }
 
     /// Somebody waits for it to be written, and nothing else comes first.

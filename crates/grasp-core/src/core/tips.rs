@@ -1,5 +1,7 @@
 //! Refs under `refs/nostr/`: what their events say of them, and their end.
 
+use std::collections::BTreeMap;
+
 use super::retry::Again;
 use super::{Core, Errand, GitTask};
 use crate::admit::{self, Known as _, Presence};
@@ -65,27 +67,44 @@ impl Core {
     }
 
     pub(super) fn remove_tip(&mut self, repo: &RepoId, id: EventId) {
-        if let Some(repos) = self.tips_at.get_mut(&id) {
-            repos.remove(repo);
-            if repos.is_empty() {
-                self.tips_at.remove(&id);
+        self.remove_tips(repo, vec![id]);
+    }
+
+    pub(super) fn remove_tips(&mut self, repo: &RepoId, ids: Vec<EventId>) {
+        for id in &ids {
+            if let Some(repos) = self.tips_at.get_mut(id) {
+                repos.remove(repo);
+                if repos.is_empty() {
+                    self.tips_at.remove(id);
+                }
             }
         }
         if self.registry.is_hosted(repo) {
-            let task = GitTask::SetTips(vec![(id, None)]);
-            self.ask_git(repo, task, Errand::RemovedTip(repo.clone(), id));
+            let task = GitTask::SetTips(ids.iter().map(|id| (*id, None)).collect());
+            self.ask_git(repo, task, Errand::RemovedTips(repo.clone(), ids));
         }
     }
 
     /// The event is gone, unless somebody knows better: so are its tips.
     pub(super) fn remove_tips_of(&mut self, id: &EventId, facts: &dyn Facts) {
-        if self.tip_of(id, facts) != Tip::Unknown {
-            return;
-        }
-        for repo in self.tips_at.get(id).cloned().unwrap_or_default() {
-            if !self.early_tips.contains(&repo, id) {
-                self.remove_tip(&repo, *id);
+        self.remove_all_tips_of(&[*id], facts);
+    }
+
+    /// One change of refs for each repository, however many tips go.
+    fn remove_all_tips_of(&mut self, ids: &[EventId], facts: &dyn Facts) {
+        let mut gone: BTreeMap<RepoId, Vec<EventId>> = BTreeMap::new();
+        for id in ids {
+            if self.tip_of(id, facts) != Tip::Unknown {
+                continue;
             }
+            for repo in self.tips_at.get(id).into_iter().flatten() {
+                if !self.early_tips.contains(repo, id) {
+                    gone.entry(repo.clone()).or_default().push(*id);
+                }
+            }
+        }
+        for (repo, ids) in gone {
+            self.remove_tips(&repo, ids);
         }
     }
 
@@ -93,9 +112,7 @@ impl Core {
     pub(super) fn remove_tips_without_event(&mut self, facts: &dyn Facts) {
         let mut ids: Vec<EventId> = self.tips_at.keys().copied().collect();
         ids.sort_unstable();
-        for id in ids {
-            self.remove_tips_of(&id, facts);
-        }
+        self.remove_all_tips_of(&ids, facts);
     }
 
     /// A repository is gone, and its refs with it.
@@ -107,9 +124,9 @@ impl Core {
         });
     }
 
-    pub(super) fn on_removed_tip(&mut self, repo: RepoId, id: EventId, removed: bool) {
-        if !removed {
-            self.retry_later(Again::Tip(repo, id));
+    pub(super) fn on_removed_tips(&mut self, repo: &RepoId, ids: Vec<EventId>, removed: bool) {
+        for id in ids.into_iter().filter(|_| !removed) {
+            self.retry_later(Again::Tip(repo.clone(), id));
         }
     }
 }

@@ -11,11 +11,14 @@ use crate::nip34::RepoId;
 
 /// About 300 bytes each: 6 MB.
 const MAX_TIPS: usize = 20_000;
+/// Of one repository: all of them are in every answer to `ls-remote`.
+const MAX_PER_REPO: usize = 256;
 
 #[derive(Debug, Default)]
 pub struct EarlyTips {
     tips: FxHashMap<EventId, Vec<Early>>,
     deadlines: BTreeSet<(Timestamp, EventId, RepoId)>,
+    in_repo: FxHashMap<RepoId, usize>,
 }
 
 #[derive(Debug)]
@@ -34,13 +37,15 @@ impl EarlyTips {
         self.deadlines.is_empty()
     }
 
-    pub fn is_full(&self) -> bool {
-        self.len() >= MAX_TIPS
+    pub fn is_full(&self, repo: &RepoId) -> bool {
+        let in_repo = self.in_repo.get(repo).copied().unwrap_or_default();
+        self.len() >= MAX_TIPS || in_repo >= MAX_PER_REPO
     }
 
     pub fn insert(&mut self, repo: RepoId, event: EventId, tip: ObjectId, until: Timestamp) {
         self.remove(&repo, &event);
         self.deadlines.insert((until, event, repo.clone()));
+        *self.in_repo.entry(repo.clone()).or_default() += 1;
         let early = Early { repo, tip, until };
         self.tips.entry(event).or_default().push(early);
     }
@@ -54,8 +59,7 @@ impl EarlyTips {
     pub fn take(&mut self, event: &EventId) -> Vec<Early> {
         let early = self.tips.remove(event).unwrap_or_default();
         for early in &early {
-            let deadline = (early.until, *event, early.repo.clone());
-            self.deadlines.remove(&deadline);
+            self.forget_deadline(early.until, event, &early.repo);
         }
         early
     }
@@ -67,6 +71,7 @@ impl EarlyTips {
             !early.is_empty()
         });
         self.deadlines.retain(|(_, _, of)| of != repo);
+        self.in_repo.remove(repo);
     }
 
     pub fn next_deadline(&self) -> Option<Timestamp> {
@@ -87,14 +92,23 @@ impl EarlyTips {
         let Some(early) = self.tips.get_mut(event) else {
             return;
         };
-        let of_repo = |early: &&mut Early| early.repo == *repo;
-        for early in early.iter_mut().filter(of_repo) {
-            let deadline = (early.until, *event, repo.clone());
-            self.deadlines.remove(&deadline);
-        }
-        early.retain(|early| early.repo != *repo);
+        let at = early.iter().position(|early| early.repo == *repo);
+        let removed = at.map(|at| early.swap_remove(at));
         if early.is_empty() {
             self.tips.remove(event);
+        }
+        if let Some(early) = removed {
+            self.forget_deadline(early.until, event, repo);
+        }
+    }
+
+    fn forget_deadline(&mut self, until: Timestamp, event: &EventId, repo: &RepoId) {
+        self.deadlines.remove(&(until, *event, repo.clone()));
+        if let Some(count) = self.in_repo.get_mut(repo) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_repo.remove(repo);
+            }
         }
     }
 }

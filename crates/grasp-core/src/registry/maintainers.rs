@@ -1,39 +1,43 @@
 //! Who may sign a repository's state: a bounded walk from its owner.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
 use super::{MaintainerRule, Registry, Standing};
 use crate::id::Pubkey;
 use crate::nip34::{Identifier, RepoId};
 
 /// Members of one set.
 pub const MAX_MEMBERS: usize = 64;
-/// Keys that are listed and not yet confirmed. The worst walk compares 64 members x 256 keys x 64
-/// that each lists x 64 members = 67 million times; those seen have a handful of each.
+/// Keys that are listed and not yet confirmed. Each is compared once with each member: 256 x 64 =
+/// 16,384 look-ups in the worst walk, well under a millisecond.
 const MAX_INVITED: usize = 256;
-/// Keys on the way back from a maintainer to the owners who trust it.
-const MAX_BACKWARDS: usize = 1_024;
+/// Keys on the way back from a maintainer to the owners who trust it, each worth a walk that is
+/// kept in mind until an announcement of that identifier changes.
+const MAX_BACKWARDS: usize = 256;
+/// Identifiers whose walks are kept in mind.
+const MAX_REMEMBERED: usize = 4_096;
+
+/// A key that a member lists.
+struct Invited {
+    key: Pubkey,
+    /// How many of the members it was compared with.
+    compared: usize,
+}
 
 impl Registry {
     /// The owner first; the rest in the order of the walk.
-    pub fn maintainers(&self, repo: &RepoId) -> Vec<Pubkey> {
-        let mut members = vec![repo.owner];
-        let mut invited: Vec<Pubkey> = Vec::new();
-        let mut next = 0;
-        while let Some(member) = members.get(next).copied() {
-            next += 1;
-            for key in self.listed_by_author(&member, &repo.identifier) {
-                if !members.contains(key) && !invited.contains(key) && invited.len() < MAX_INVITED {
-                    invited.push(*key);
-                }
-            }
-            invited.retain(|key| {
-                let joins = members.len() < MAX_MEMBERS && self.joins(key, &members, repo);
-                if joins {
-                    members.push(*key);
-                }
-                !joins
-            });
+    pub fn maintainers(&self, repo: &RepoId) -> Arc<[Pubkey]> {
+        let mut walks = self.walks.borrow_mut();
+        if walks.len() >= MAX_REMEMBERED {
+            walks.clear();
         }
-        members
+        let walks = walks.entry(repo.identifier.clone()).or_default();
+        let members = walks
+            .entry(repo.owner)
+            .or_insert_with(|| self.walk(repo).into());
+        Arc::clone(members)
     }
 
     pub fn is_maintainer(&self, repo: &RepoId, key: &Pubkey) -> bool {
@@ -43,11 +47,12 @@ impl Registry {
     /// Repositories of ours, hosted or remembered, whose state this key may sign.
     pub fn maintained_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<RepoId> {
         let mut found = vec![*key];
+        let mut known: FxHashSet<Pubkey> = found.iter().copied().collect();
         let mut next = 0;
         while let Some(key) = found.get(next).copied() {
             next += 1;
             for author in self.listers(&key, identifier) {
-                if !found.contains(author) && found.len() < MAX_BACKWARDS {
+                if found.len() < MAX_BACKWARDS && known.insert(*author) {
                     found.push(*author);
                 }
             }
@@ -63,9 +68,41 @@ impl Registry {
     /// The best standing of a repository of ours in whose maintainer set somebody lists this key,
     /// whether or not the key has answered.
     pub fn invites(&self, key: &Pubkey, identifier: &Identifier) -> Option<Standing> {
-        let listers = self.listers(key, identifier).iter();
-        let repos = listers.flat_map(|lister| self.maintained_by(lister, identifier));
-        repos.filter_map(|repo| self.hosting(&repo)).max()
+        let listers = self.listers(key, identifier).iter().take(MAX_BACKWARDS);
+        let mut best = None;
+        for lister in listers {
+            let repos = self.maintained_by(lister, identifier);
+            let standing = repos.iter().filter_map(|repo| self.hosting(repo)).max();
+            best = best.max(standing);
+            if best == Some(Standing::Served) {
+                break;
+            }
+        }
+        best
+    }
+
+    fn walk(&self, repo: &RepoId) -> Vec<Pubkey> {
+        let mut members = vec![repo.owner];
+        let mut known: FxHashSet<Pubkey> = members.iter().copied().collect();
+        let mut invited: Vec<Invited> = Vec::new();
+        let mut next = 0;
+        while let Some(member) = members.get(next).copied() {
+            next += 1;
+            for key in self.listed_by_author(&member, &repo.identifier) {
+                if invited.len() < MAX_INVITED && known.insert(*key) {
+                    let (key, compared) = (*key, 0);
+                    invited.push(Invited { key, compared });
+                }
+            }
+            invited.retain_mut(|guest| {
+                let joins = members.len() < MAX_MEMBERS && self.joins(guest, &members, repo);
+                if joins {
+                    members.push(guest.key);
+                }
+                !joins
+            });
+        }
+        members
     }
 
     fn listed_by_author(&self, author: &Pubkey, identifier: &Identifier) -> &[Pubkey] {
@@ -73,14 +110,15 @@ impl Registry {
             .map_or(&[], |entry| entry.announcement.listed.as_slice())
     }
 
-    fn joins(&self, key: &Pubkey, members: &[Pubkey], repo: &RepoId) -> bool {
-        let answers = || {
-            let listed = self.listed_by_author(key, &repo.identifier);
-            listed.iter().any(|named| members.contains(named))
-        };
+    fn joins(&self, guest: &mut Invited, members: &[Pubkey], repo: &RepoId) -> bool {
+        let new = members.get(guest.compared..).unwrap_or_default();
+        guest.compared = members.len();
         match self.rule {
             MaintainerRule::Listed => true,
-            MaintainerRule::Reciprocal => answers(),
+            MaintainerRule::Reciprocal => {
+                let answer = self.entry(&guest.key, &repo.identifier);
+                answer.is_some_and(|answer| new.iter().any(|key| answer.listed.contains(key)))
+            }
         }
     }
 }
@@ -120,13 +158,13 @@ mod tests {
     fn a_listed_key_has_authority_once_it_answers() {
         let mut registry = Registry::default();
         announce(&mut registry, 1, &[2], 1);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1)]);
         assert_eq!(
             registry.invites(&key(2), &repo(1).identifier),
             Some(Standing::Served)
         );
         announce(&mut registry, 2, &[1], 1);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1), key(2)]);
         assert_eq!(
             registry.maintained_by(&key(2), &repo(1).identifier),
             [repo(2), repo(1)]
@@ -138,7 +176,7 @@ mod tests {
     fn under_the_other_rule_it_has_it_at_once() {
         let mut registry = Registry::new(MaintainerRule::Listed);
         announce(&mut registry, 1, &[2], 1);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1), key(2)]);
         assert_eq!(
             registry.maintained_by(&key(2), &repo(1).identifier),
             [repo(1)]
@@ -152,7 +190,7 @@ mod tests {
         announce(&mut registry, 1, &[3, 2], 1);
         announce(&mut registry, 2, &[1, 3], 1);
         announce(&mut registry, 3, &[2], 1);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1), key(2), key(3)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1), key(2), key(3)]);
     }
 
     #[test]
@@ -161,13 +199,13 @@ mod tests {
         announce(&mut registry, 1, &[2], 5);
         announce(&mut registry, 2, &[1], 5);
         announce(&mut registry, 1, &[], 6);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1)]);
         assert_eq!(
             registry.maintained_by(&key(2), &repo(1).identifier),
             [repo(2)]
         );
         announce(&mut registry, 1, &[2], 5);
-        assert_eq!(registry.maintainers(&repo(1)), [key(1)]);
+        assert_eq!(*registry.maintainers(&repo(1)), [key(1)]);
     }
 
     #[test]
@@ -177,6 +215,23 @@ mod tests {
             announce(&mut registry, n, &[n + 1, n + 2], 1);
         }
         assert_eq!(registry.maintainers(&repo(0)).len(), MAX_MEMBERS);
+    }
+
+    #[test]
+    fn two_hundred_keys_that_all_list_each_other_are_walked_in_no_time() {
+        let mut registry = Registry::default();
+        for n in 0..200u8 {
+            let around = (1..=30u16).flat_map(|step| [step, 200 - step]);
+            let listed = around.map(|step| ((u16::from(n) + step) % 200) as u8);
+            let listed: Vec<u8> = listed.collect();
+            announce(&mut registry, n, &listed, 1);
+        }
+        let key = key(7);
+        let maintained = registry.maintained_by(&key, &repo(7).identifier);
+        for repo in &maintained {
+            assert_eq!(registry.maintainers(repo).len(), MAX_MEMBERS);
+        }
+        assert!(!maintained.is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Overview {
 impl Overview {
     pub fn of(repo: &RepoId, facts: &dyn Facts, us: &Service, rule: MaintainerRule) -> Self {
         let registry = registry_around(repo, facts, us, rule);
-        let maintainers = registry.maintainers(repo);
+        let maintainers = registry.maintainers(repo).to_vec();
         let applied = facts.applied(repo);
         let state = applied.and_then(|rank| facts.event(&rank.id));
         let state = state.and_then(|event| {
