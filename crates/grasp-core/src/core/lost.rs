@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::retry::Again;
 use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
+use crate::admit::Known as _;
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::git::{ObjectId, Refs};
@@ -24,7 +25,7 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Promises {
     events: Vec<(Arc<Event>, Vec<ObjectId>)>,
-    /// All of their objects, sorted, each once.
+    /// All of their objects and those of the refs, sorted, each once.
     objects: Arc<[ObjectId]>,
     /// Its state, and the heads and tags that it was found with, when everything is looked at.
     whole: Option<(Option<Rank>, Refs)>,
@@ -75,10 +76,9 @@ impl Core {
             (event, objects)
         };
         let events: Vec<_> = events.into_iter().map(with_objects).collect();
-        let objects: BTreeSet<ObjectId> = events
-            .iter()
-            .flat_map(|(_, objects)| objects.iter().copied())
-            .collect();
+        let promised = events.iter().flat_map(|(_, objects)| objects);
+        let pointed_at = whole.iter().flat_map(|(_, refs)| refs.values());
+        let objects: BTreeSet<ObjectId> = promised.chain(pointed_at).copied().collect();
         let objects: Arc<[ObjectId]> = objects.into_iter().collect();
         let task = GitTask::Probe(Arc::clone(&objects));
         let promises = Arc::new(Promises {
@@ -312,8 +312,8 @@ impl Core {
     }
 
     fn named_by(&self, pull_request: PullRequest, facts: &dyn Facts) -> Vec<RepoId> {
-        let root = pull_request.root.and_then(|id| facts.event(&id));
-        let root = root.and_then(|root| PullRequest::read(&root));
+        let root = pull_request.root;
+        let root = root.and_then(|id| self.known(facts).pull_request(&id));
         let mut repos = pull_request.repos;
         repos.extend(root.into_iter().flat_map(|root| root.repos));
         repos
