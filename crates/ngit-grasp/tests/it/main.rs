@@ -12,6 +12,7 @@ mod demo;
 mod differential;
 mod git_crash;
 mod git_load;
+mod git_lost;
 mod git_upkeep;
 mod hosted;
 mod hostile;
