@@ -4,13 +4,17 @@
 //! first, made visible by one line in `objects/info/alternates`, and then moved in.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use grasp_core::git::ObjectId;
+
 use crate::error::GitError;
 use crate::files::{self, Claim};
+use crate::gate;
+use crate::objects::PackIndex;
 use crate::repo::{Repo, temporary_in};
 
 const STAGING: &str = "adopt-";
@@ -23,6 +27,8 @@ const MAX_LISTINGS: usize = 32;
 /// Gives all objects of one repository to another, as hard links: either can be repacked or
 /// removed without the other. True if there was anything new.
 pub fn share(from: &Repo, to: &Repo) -> Result<bool, GitError> {
+    // What is half dropped is not complete.
+    let _whole = gate::stay(&from.objects_dir())?;
     let mut sources = vec![from.objects_dir()];
     sources.extend(alternates(&from.objects_dir())?);
     adopt(&sources, to)
@@ -33,6 +39,7 @@ pub fn share(from: &Repo, to: &Repo) -> Result<bool, GitError> {
 pub(crate) fn adopt(sources: &[PathBuf], to: &Repo) -> Result<bool, GitError> {
     let objects = to.objects_dir();
     let _only_one = exclusive(&objects)?;
+    let _inside = gate::enter(&objects)?;
     let staging = temporary_in(&objects, STAGING)?;
     let mut staged = Staged::default();
     for source in sources {
@@ -51,10 +58,11 @@ pub(crate) fn adopt(sources: &[PathBuf], to: &Repo) -> Result<bool, GitError> {
     Ok(true)
 }
 
-/// Takes over a single pack, whose index makes it visible at once. Its files are synced.
-pub(crate) fn move_pack(from: &Path, objects: &Path, pack: &OsString) -> Result<(), GitError> {
+/// Takes over a single pack, whose index makes it visible at once. Its files are synced. False if
+/// it was there.
+pub(crate) fn move_pack(from: &Path, objects: &Path, pack: &OsStr) -> Result<bool, GitError> {
     if part_of(objects, pack, "idx").exists() {
-        return Ok(());
+        return Ok(false);
     }
     for part in PARTS {
         let from = part_of(from, pack, part);
@@ -64,7 +72,13 @@ pub(crate) fn move_pack(from: &Path, objects: &Path, pack: &OsString) -> Result<
             Err(error) => return Err(GitError::io(&from)(error)),
         }
     }
-    files::sync(&objects.join("pack"))
+    files::sync(&objects.join("pack"))?;
+    Ok(true)
+}
+
+/// Somebody brought it again: to a prune it is as young as if it were new.
+pub(crate) fn refresh(objects: &Path, pack: &OsStr) -> Result<(), GitError> {
+    files::touch(&part_of(objects, pack, "pack"))
 }
 
 /// Finishes what a killed process had begun, and forgets what it had only prepared.
@@ -79,6 +93,7 @@ pub(crate) fn resume(repo: &Repo) -> Result<usize, GitError> {
         return Ok(0);
     }
     let _only_one = exclusive(&objects)?;
+    let _inside = gate::enter(&objects)?;
     let visible = alternates(&objects)?;
     let mut finished = 0;
     for entry in left {
@@ -113,12 +128,34 @@ pub(crate) fn packs(objects: &Path) -> Result<BTreeSet<OsString>, GitError> {
     Ok(entries.into_iter().filter_map(stem).collect())
 }
 
+pub(crate) fn pack_index(objects: &Path, pack: &OsStr) -> Result<PackIndex, GitError> {
+    PackIndex::open(&part_of(objects, pack, "idx"))
+}
+
 /// The folders of loose objects: two hex digits.
 pub(crate) fn fan_out(objects: &Path) -> Result<Vec<OsString>, GitError> {
     let names = files::list(objects)?
         .into_iter()
         .map(|entry| entry.file_name());
     Ok(names.filter(|name| is_hex(name, 2)).collect())
+}
+
+/// A file of one object: two hex digits and the rest of its id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LooseName {
+    folder: OsString,
+    name: OsString,
+}
+
+impl LooseName {
+    pub fn path(&self, objects: &Path) -> PathBuf {
+        objects.join(&self.folder).join(&self.name)
+    }
+
+    pub fn id(&self) -> Option<ObjectId> {
+        let (folder, name) = (self.folder.to_str()?, self.name.to_str()?);
+        ObjectId::parse(&format!("{folder}{name}"))
+    }
 }
 
 /// One set at a time.
@@ -130,8 +167,7 @@ fn exclusive(objects: &Path) -> Result<Claim, GitError> {
 #[derive(Default)]
 struct Staged {
     packs: BTreeSet<OsString>,
-    /// Folder and file name.
-    loose: BTreeSet<(OsString, OsString)>,
+    loose: BTreeSet<LooseName>,
 }
 
 impl Staged {
@@ -140,7 +176,7 @@ impl Staged {
     }
 
     fn sync(&self, objects: &Path) -> Result<(), GitError> {
-        let mut folders: BTreeSet<_> = self.loose.iter().map(|(folder, _)| folder).collect();
+        let mut folders: BTreeSet<_> = self.loose.iter().map(|name| &name.folder).collect();
         let pack = OsString::from("pack");
         if !self.packs.is_empty() {
             folders.insert(&pack);
@@ -166,16 +202,17 @@ fn stage(
             if !present.contains(&pack) && !staged.packs.contains(&pack) {
                 settled = false;
                 if link_pack(source, staging, &pack)? {
+                    // Its age is that of the source's file.
+                    refresh(staging, &pack)?;
                     staged.packs.insert(pack);
                 }
             }
         }
-        for (folder, name) in loose(source)? {
-            let key = (folder, name);
-            if !staged.loose.contains(&key) && !objects.join(&key.0).join(&key.1).exists() {
+        for name in loose(source)? {
+            if !staged.loose.contains(&name) && !name.path(objects).exists() {
                 settled = false;
-                if link_loose(source, staging, &key)? {
-                    staged.loose.insert(key);
+                if link_loose(source, staging, &name)? {
+                    staged.loose.insert(name);
                 }
             }
         }
@@ -191,8 +228,8 @@ fn finish(objects: &Path, staging: &Path) -> Result<(), GitError> {
         packs: packs(staging)?,
         loose: loose(staging)?.into_iter().collect(),
     };
-    for key in &moved.loose {
-        link_loose(staging, objects, key)?;
+    for name in &moved.loose {
+        link_loose(staging, objects, name)?;
     }
     for pack in &moved.packs {
         link_pack(staging, objects, pack)?;
@@ -204,8 +241,8 @@ fn finish(objects: &Path, staging: &Path) -> Result<(), GitError> {
     files::remove_tree(staging)
 }
 
-fn part_of(objects: &Path, pack: &OsString, part: &str) -> PathBuf {
-    let mut name = pack.clone();
+pub(crate) fn part_of(objects: &Path, pack: &OsStr, part: &str) -> PathBuf {
+    let mut name = pack.to_owned();
     name.push(".");
     name.push(part);
     objects.join("pack").join(name)
@@ -227,24 +264,26 @@ fn link_pack(from: &Path, to: &Path, pack: &OsString) -> Result<bool, GitError> 
 }
 
 /// False if the object is no longer there.
-fn link_loose(from: &Path, to: &Path, key: &(OsString, OsString)) -> Result<bool, GitError> {
-    let folder = to.join(&key.0);
-    files::make_dir(&folder)?;
-    let to = folder.join(&key.1);
-    match files::link(&from.join(&key.0).join(&key.1), &to) {
+fn link_loose(from: &Path, to: &Path, name: &LooseName) -> Result<bool, GitError> {
+    files::make_dir(&to.join(&name.folder))?;
+    let to = name.path(to);
+    match files::link(&name.path(from), &to) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(GitError::io(&to)(error)),
     }
 }
 
-fn loose(objects: &Path) -> Result<Vec<(OsString, OsString)>, GitError> {
+pub(crate) fn loose(objects: &Path) -> Result<Vec<LooseName>, GitError> {
     let mut found = Vec::new();
     for folder in fan_out(objects)? {
         for entry in files::list(&objects.join(&folder))? {
             let name = entry.file_name();
             if is_hex(&name, 38) {
-                found.push((folder.clone(), name));
+                found.push(LooseName {
+                    folder: folder.clone(),
+                    name,
+                });
             }
         }
     }

@@ -100,6 +100,7 @@ pub(crate) struct GitCommand {
     args: Vec<OsString>,
     env: Vec<(&'static str, OsString)>,
     memory: Option<u64>,
+    priority: Option<i32>,
 }
 
 impl GitCommand {
@@ -112,6 +113,7 @@ impl GitCommand {
             args: Vec::new(),
             env: Vec::new(),
             memory: None,
+            priority: None,
         }
     }
 
@@ -138,6 +140,22 @@ impl GitCommand {
         self
     }
 
+    /// The name of a pack that is here, without its ending. `flag` ends with `=`.
+    pub fn pack(mut self, flag: &'static str, pack: &OsStr) -> Self {
+        let mut arg = OsString::from(flag);
+        arg.push(pack);
+        arg.push(".pack");
+        self.args.push(arg);
+        self
+    }
+
+    /// Where to put something; the last argument, and absolute.
+    pub fn path(mut self, path: &Path) -> Self {
+        self.args.push("--end-of-options".into());
+        self.args.push(path.into());
+        self
+    }
+
     pub fn env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name, value.as_ref().to_owned()));
         self
@@ -146,6 +164,12 @@ impl GitCommand {
     /// Private memory that the process and its children may each have.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Above 0 it gives way to others.
+    pub fn priority(mut self, nice: i32) -> Self {
+        self.priority = Some(nice);
         self
     }
 
@@ -179,6 +203,7 @@ impl GitCommand {
             child,
         };
         running.limit_memory(self.memory)?;
+        running.set_priority(self.priority);
         Ok(running)
     }
 
@@ -268,6 +293,13 @@ impl Running {
     #[cfg(not(target_os = "linux"))]
     fn limit_memory(&self, _bytes: Option<u64>) -> Result<(), GitError> {
         Ok(())
+    }
+
+    fn set_priority(&self, nice: Option<i32>) {
+        if let (Some(nice), Some(pid)) = (nice, self.pid()) {
+            // A favour to others; without it the work is the same.
+            let _ = rustix::process::setpriority_process(Some(pid), nice);
+        }
     }
 
     /// None once it has been waited for: the number may then belong to somebody else.

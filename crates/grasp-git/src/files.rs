@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::error::GitError;
 
@@ -29,6 +30,13 @@ pub(crate) fn sync_all<'a>(paths: &'a [PathBuf]) -> Result<(), GitError> {
         }
         Ok(())
     })
+}
+
+/// Makes a file young again: somebody needs it.
+pub(crate) fn touch(path: &Path) -> Result<(), GitError> {
+    File::open(path)
+        .and_then(|file| file.set_modified(SystemTime::now()))
+        .map_err(GitError::io(path))
 }
 
 pub(crate) fn make_dir(path: &Path) -> Result<(), GitError> {
@@ -148,6 +156,13 @@ impl Claim {
     pub fn wait_for(path: &Path) -> Result<Self, GitError> {
         let file = File::create(path).map_err(GitError::io(path))?;
         file.lock().map_err(GitError::io(path))?;
+        Ok(Self(file))
+    }
+
+    /// Together with others who share it; waits for one who has taken it.
+    pub fn share(path: &Path) -> Result<Self, GitError> {
+        let file = File::create(path).map_err(GitError::io(path))?;
+        file.lock_shared().map_err(GitError::io(path))?;
         Ok(Self(file))
     }
 

@@ -1,5 +1,5 @@
 //! Keeping a repository fit: few packs, and a look whether all of it is there. Nothing here ever
-//! drops an object, and neither readers nor pushes wait for it.
+//! drops an object (`prune` does), and neither readers nor pushes wait for it.
 
 use std::time::Duration;
 
@@ -20,12 +20,14 @@ pub enum Problem {
     Other(String),
 }
 
+/// Who holds it changes which packs there are.
+pub(crate) const REPACKING: &str = "repacking";
 /// Each push brings a pack, and each git process opens all indexes.
 const MAX_PACKS: usize = 30;
 /// As git does it: one of 256 folders stands for all.
 const SAMPLE: &str = "objects/17";
 const MAX_IN_SAMPLE: usize = 4;
-const REPACK_SETTINGS: &[&str] = &[
+pub(crate) const REPACK_SETTINGS: &[&str] = &[
     "core.bigFileThreshold=16m",
     "pack.deltaCacheSize=32m",
     "pack.threads=1",
@@ -46,7 +48,7 @@ impl Repo {
     /// Objects that no ref reaches stay: a state that needs them may come. `Busy` if one is
     /// running or objects are just being taken over.
     pub async fn repack(&self, deadline: Duration) -> Result<(), GitError> {
-        let _only_one = Claim::take(&self.dir().join("repacking"))?;
+        let _only_one = Claim::take(&self.dir().join(REPACKING))?;
         if adopt::is_under_way(self)? {
             return Err(GitError::Busy(self.objects_dir()));
         }

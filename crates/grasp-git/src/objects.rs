@@ -119,6 +119,29 @@ impl Objects {
     }
 }
 
+/// Which objects one pack has.
+pub(crate) struct PackIndex(gix_odb::pack::index::File);
+
+impl PackIndex {
+    pub fn open(path: &Path) -> Result<Self, GitError> {
+        let opened = gix_odb::pack::index::File::at(path, gix_hash::Kind::Sha1);
+        let damaged = |error| GitError::damaged(path, format!("{error:?}"));
+        opened.map(Self).map_err(damaged)
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = ObjectId> {
+        let count = self.0.num_objects();
+        (0..count).filter_map(|n| {
+            self.0
+                .oid_at_index(n)
+                .as_bytes()
+                .try_into()
+                .ok()
+                .map(ObjectId)
+        })
+    }
+}
+
 impl CommitSummary {
     fn parse(content: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(content);

@@ -14,7 +14,8 @@ use tokio::net::unix::pipe;
 use crate::adopt;
 use crate::command::{Finished, GitCommand, tail_of};
 use crate::error::{GitError, PackFault};
-use crate::files;
+use crate::files::{self, Claim};
+use crate::gate;
 use crate::objects::Objects;
 use crate::repo::{INCOMING, Repo, temporary_in};
 
@@ -28,6 +29,8 @@ use crate::repo::{INCOMING, Repo, temporary_in};
 pub struct Quarantine {
     repo: Repo,
     dir: TempDir,
+    /// What the objects lean on stays as long as this.
+    _inside: Claim,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +90,7 @@ const CHUNK: usize = 64 * 1024;
 impl Quarantine {
     pub fn begin(repo: &Repo) -> Result<Self, GitError> {
         let objects = repo.objects_dir();
+        let inside = gate::enter(&objects)?;
         let dir = temporary_in(&objects, INCOMING)?;
         files::make_dir(&dir.path().join("info"))?;
         files::make_dir(&dir.path().join("pack"))?;
@@ -98,6 +102,7 @@ impl Quarantine {
         Ok(Self {
             repo: repo.clone(),
             dir,
+            _inside: inside,
         })
     }
 
@@ -156,7 +161,11 @@ impl Quarantine {
         match packs.first() {
             None if loose.is_empty() => Ok(()),
             Some(pack) if packs.len() == 1 && loose.is_empty() => {
-                adopt::move_pack(dir, &self.repo.objects_dir(), pack)
+                let objects = self.repo.objects_dir();
+                match adopt::move_pack(dir, &objects, pack)? {
+                    true => Ok(()),
+                    false => adopt::refresh(&objects, pack),
+                }
             }
             _ => adopt::adopt(&[dir.to_owned()], &self.repo).map(|_| ()),
         }

@@ -10,6 +10,7 @@ use grasp_core::git::{ObjectId, RefName, Refs, conflict};
 
 use crate::error::GitError;
 use crate::files::{self, Lock};
+use crate::gate;
 use crate::objects::Objects;
 use crate::repo::Repo;
 
@@ -64,6 +65,7 @@ impl Repo {
     /// Changes the refs in one transaction: all of it is durable when this returns, or nothing
     /// has changed.
     pub fn edit_refs(&self, edit: impl FnOnce(&mut Refs)) -> Result<(), GitError> {
+        let _inside = gate::enter(&self.objects_dir())?;
         let lock = Lock::take(&self.packed_refs())?;
         let found = self.read()?;
         let lock = self.pack_loose(&found, lock)?;

@@ -24,7 +24,7 @@ pub struct Repo {
 pub struct Leftovers {
     /// Lock files, half-written packs and objects.
     pub files: usize,
-    /// Quarantines that nobody will migrate.
+    /// Quarantines that nobody will migrate, and packs that a prune was making.
     pub quarantines: usize,
     /// Sets of objects whose taking over was begun and is now finished.
     pub adoptions: usize,
@@ -56,6 +56,7 @@ const FOLDERS: &[&str] = &["objects/info", "objects/pack", "refs/heads", "refs/t
 const CREATING: &str = ".creating-";
 const REMOVING: &str = ".removing-";
 pub(crate) const INCOMING: &str = "incoming-";
+pub(crate) const PRUNING: &str = "pruning-";
 
 impl Repo {
     /// Makes an empty repository with HEAD at `refs/heads/master`. False if there was one.
@@ -191,8 +192,8 @@ impl Repo {
     ) -> Result<(), GitError> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let quarantine = name.starts_with(INCOMING) || name.starts_with("tmp_objdir-");
-        if quarantine {
+        let unfinished = [INCOMING, PRUNING, "tmp_objdir-"];
+        if unfinished.iter().any(|start| name.starts_with(start)) {
             if is_older(entry, before) {
                 files::remove_tree(&entry.path())?;
                 cleared.quarantines += 1;

@@ -10,6 +10,7 @@ mod adverts;
 mod http;
 mod maintenance;
 mod packs;
+mod pruning;
 mod push_heads;
 mod refs;
 mod repos;

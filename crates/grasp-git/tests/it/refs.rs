@@ -86,7 +86,7 @@ fn no_ref_ever_names_an_object_that_is_not_here() {
     assert!(matches!(result, Err(GitError::MissingObject(id)) if id == absent));
     assert_eq!(
         files(place.repo.dir()),
-        ["HEAD", "config"],
+        ["HEAD", "config", "objects/info/gate"],
         "and no lock is left"
     );
 }

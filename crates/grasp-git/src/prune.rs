@@ -1,0 +1,328 @@
+//! Dropping what nobody reaches. One new pack is made of everything that refs and the caller's
+//! ids reach; once it is in and durable, the old packs and loose objects go. A kill at any point
+//! leaves either the old, or both, or the new.
+//!
+//! What must stay true is that an object that is here has its whole closure here. Packs that are
+//! too young to go therefore count as reached, with everything that they lean on; and whoever
+//! brings objects or moves refs meanwhile makes the prune give up (see `gate`).
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use grasp_core::git::{ObjectId, ObjectKind};
+use tempfile::TempDir;
+
+use crate::adopt::{self, LooseName};
+use crate::command::GitCommand;
+use crate::error::GitError;
+use crate::files::{self, Claim};
+use crate::gate;
+use crate::maintain::{REPACK_SETTINGS, REPACKING};
+use crate::objects::Objects;
+use crate::repo::{PRUNING, Repo, temporary_in};
+
+/// What a prune did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Bytes by which the repository became smaller.
+    pub freed: u64,
+}
+
+/// Objects of young packs that are walked from; 41 bytes of input for each. With more, the prune
+/// has to wait until they are old.
+const MAX_YOUNG: u64 = 2_000_000;
+const PRIORITY: i32 = 10;
+
+impl Repo {
+    /// Drops what is neither reached by a ref, nor by `keep`, nor younger than `grace`. Ids that
+    /// are not here do not matter. `Busy` if objects or refs change while it works, and then
+    /// nothing has happened. A caller that has just been told that an object is here, and wants to
+    /// move a ref to it, must have it in `keep`.
+    pub async fn prune(
+        &self,
+        keep: &[ObjectId],
+        grace: Duration,
+        deadline: Duration,
+    ) -> Result<Pruned, GitError> {
+        let ends = Instant::now() + deadline;
+        let (repo, keep) = (self.clone(), keep.to_vec());
+        let plan = blocking(move || Plan::make(repo, &keep, grace)).await?;
+        if plan.packs.is_empty() && plan.loose.is_empty() {
+            return Ok(Pruned::default());
+        }
+        let left = ends.saturating_duration_since(Instant::now());
+        let made = plan.pack(left).await?;
+        blocking(move || plan.swap(&made)).await
+    }
+}
+
+/// What is there when a prune begins.
+struct Plan {
+    repo: Repo,
+    _only_one: Claim,
+    refs: BTreeSet<ObjectId>,
+    /// What is reached without a ref.
+    roots: Vec<ObjectId>,
+    /// Old enough to go.
+    packs: BTreeSet<OsString>,
+    loose: Vec<LooseName>,
+    /// Packs that stay as they are.
+    young: BTreeSet<OsString>,
+    cutoff: SystemTime,
+}
+
+impl Plan {
+    fn make(repo: Repo, keep: &[ObjectId], grace: Duration) -> Result<Self, GitError> {
+        let objects = repo.objects_dir();
+        let only_one = Claim::take(&repo.dir().join(REPACKING))?;
+        let closed = gate::close(&objects)?;
+        gate::watch(&objects, &closed)?;
+        drop(closed);
+        if adopt::is_under_way(&repo)? {
+            return Err(GitError::Busy(objects));
+        }
+        let cutoff = SystemTime::now().checked_sub(grace);
+        let cutoff = cutoff.unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_old = |pack: &OsString| is_old_pack(&objects, pack, cutoff);
+        let (packs, young) = adopt::packs(&objects)?.into_iter().partition(is_old);
+        let (loose, young_loose): (Vec<_>, Vec<_>) = adopt::loose(&objects)?
+            .into_iter()
+            .partition(|name| is_old_file(&name.path(&objects), cutoff));
+        let mut plan = Self {
+            refs: ids(&repo)?,
+            repo,
+            _only_one: only_one,
+            roots: Vec::new(),
+            packs,
+            loose,
+            young,
+            cutoff,
+        };
+        plan.find_roots(keep, &young_loose)?;
+        Ok(plan)
+    }
+
+    fn find_roots(&mut self, keep: &[ObjectId], loose: &[LooseName]) -> Result<(), GitError> {
+        let objects = self.repo.objects()?;
+        for id in keep {
+            if objects.contains(id)? {
+                self.roots.push(*id);
+            }
+        }
+        let mut looked_at = 0;
+        for pack in &self.young {
+            for id in adopt::pack_index(&self.repo.objects_dir(), pack)?.ids() {
+                looked_at += 1;
+                if looked_at > MAX_YOUNG {
+                    return Err(GitError::Busy(self.repo.objects_dir()));
+                }
+                self.roots.extend(with_links(&objects, id)?);
+            }
+        }
+        for id in loose.iter().filter_map(LooseName::id) {
+            self.roots.extend(with_links(&objects, id)?);
+        }
+        Ok(())
+    }
+
+    /// One pack of all that is reached and not in a pack that stays anyway.
+    async fn pack(&self, deadline: Duration) -> Result<TempDir, GitError> {
+        let objects = self.repo.objects_dir();
+        let made = temporary_in(&objects, PRUNING)?;
+        files::make_dir(&made.path().join("pack"))?;
+        let _scraps = Scraps::watch(&objects.join("pack"))?;
+        let mut input = Vec::with_capacity(self.roots.len() * 41);
+        for root in &self.roots {
+            input.extend_from_slice(format!("{root}\n").as_bytes());
+        }
+        let mut command = GitCommand::new("pack-objects", self.repo.dir())
+            .settings(REPACK_SETTINGS)
+            .flag("--all")
+            .flag("--local")
+            .flag("--non-empty")
+            .flag("--delta-base-offset")
+            .flag("-q")
+            .priority(PRIORITY);
+        for pack in &self.young {
+            command = command.pack("--keep-pack=", pack);
+        }
+        let base = made.path().join("pack/pack");
+        let (finished, _) = command.path(&base).run(input, 0, deadline).await?;
+        match finished.is_ok() {
+            true => Ok(made),
+            false => Err(finished.into_error()),
+        }
+    }
+
+    /// The new pack in, then the old out: whoever misses an object in between looks again and
+    /// finds it.
+    fn swap(&self, made: &TempDir) -> Result<Pruned, GitError> {
+        let objects = self.repo.objects_dir();
+        let new = adopt::packs(made.path())?;
+        let present = adopt::packs(&objects)?;
+        let added: BTreeSet<_> = new.difference(&present).cloned().collect();
+        let size = |packs: &BTreeSet<OsString>| sizes(&files_of(&objects, packs)?);
+        self.prepare(made.path())?;
+        let moved = new
+            .iter()
+            .try_for_each(|pack| adopt::move_pack(made.path(), &objects, pack).map(|_| ()));
+        let dropped: BTreeSet<_> = self.packs.difference(&new).cloned().collect();
+        let before = size(&dropped)? + self.size_of_loose();
+        if let Err(error) = moved.and_then(|()| self.drop_old(&dropped)) {
+            // All of it is in the packs that stay.
+            hide(&objects, &added)?;
+            remove_hidden(&objects, &added)?;
+            return Err(error);
+        }
+        remove_hidden(&objects, &dropped)?;
+        let freed = before.saturating_sub(size(&added)?);
+        Ok(Pruned { freed })
+    }
+
+    /// Durable, and as old as what it replaces: what is in it is no younger than it was.
+    fn prepare(&self, made: &Path) -> Result<(), GitError> {
+        let entries = files::list(&made.join("pack"))?;
+        let paths: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
+        for path in &paths {
+            File::open(path)
+                .and_then(|file| file.set_modified(self.cutoff))
+                .map_err(GitError::io(path))?;
+        }
+        files::sync_all(&paths)
+    }
+
+    /// While the gate is closed, and quickly: an index that is gone hides its pack.
+    fn drop_old(&self, packs: &BTreeSet<OsString>) -> Result<(), GitError> {
+        let objects = self.repo.objects_dir();
+        let closed = gate::close(&objects)?;
+        let quiet = gate::was_quiet(&objects, &closed)
+            && !adopt::is_under_way(&self.repo)?
+            && ids(&self.repo)?.is_subset(&self.refs);
+        if !quiet {
+            return Err(GitError::Busy(objects));
+        }
+        gate::forget(&objects)?;
+        remove_summaries(&objects)?;
+        hide(&objects, packs)?;
+        for name in &self.loose {
+            files::remove_file(&name.path(&objects))?;
+        }
+        Ok(())
+    }
+
+    fn size_of_loose(&self) -> u64 {
+        let objects = self.repo.objects_dir();
+        let size = |name: &LooseName| fs::metadata(name.path(&objects)).map_or(0, |it| it.len());
+        self.loose.iter().map(size).sum()
+    }
+}
+
+/// Half-written files of a pack that is not finished are taken away with it.
+struct Scraps {
+    folder: PathBuf,
+    before: BTreeSet<PathBuf>,
+}
+
+impl Scraps {
+    fn watch(folder: &Path) -> Result<Self, GitError> {
+        let before = Self::list(folder)?.collect();
+        let folder = folder.to_owned();
+        Ok(Self { folder, before })
+    }
+
+    fn list(folder: &Path) -> Result<impl Iterator<Item = PathBuf> + use<>, GitError> {
+        let ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            ["tmp_pack_", "tmp_idx_", "tmp_rev_"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        };
+        let entries = files::list(folder)?.into_iter();
+        Ok(entries.map(|entry| entry.path()).filter(ours))
+    }
+}
+
+impl Drop for Scraps {
+    fn drop(&mut self) {
+        let left = Self::list(&self.folder).into_iter().flatten();
+        for path in left.filter(|path| !self.before.contains(path)) {
+            // Whatever stays is cleared at the next start.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn ids(repo: &Repo) -> Result<BTreeSet<ObjectId>, GitError> {
+    let found = repo.refs()?;
+    Ok(found.refs.values().map(|one| one.id).collect())
+}
+
+/// None for what refers to nothing.
+fn with_links(objects: &Objects, id: ObjectId) -> Result<Option<ObjectId>, GitError> {
+    let kind = objects.kind(&id)?;
+    Ok(kind.filter(|kind| *kind != ObjectKind::Blob).map(|_| id))
+}
+
+/// What an operator keeps is never old.
+fn is_old_pack(objects: &Path, pack: &OsStr, cutoff: SystemTime) -> bool {
+    let kept = ["keep", "promisor"]
+        .iter()
+        .any(|part| adopt::part_of(objects, pack, part).exists());
+    !kept && is_old_file(&adopt::part_of(objects, pack, "pack"), cutoff)
+}
+
+fn is_old_file(path: &Path, cutoff: SystemTime) -> bool {
+    let modified = fs::metadata(path).and_then(|found| found.modified());
+    modified.is_ok_and(|modified| modified <= cutoff)
+}
+
+/// What git keeps beside packs to find things faster would name objects that are gone.
+fn remove_summaries(objects: &Path) -> Result<(), GitError> {
+    for entry in files::list(&objects.join("pack"))? {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("multi-pack-index") {
+            files::remove_file(&entry.path())?;
+        }
+    }
+    files::remove_file(&objects.join("info/commit-graph"))?;
+    files::remove_tree(&objects.join("info/commit-graphs"))
+}
+
+fn hide(objects: &Path, packs: &BTreeSet<OsString>) -> Result<(), GitError> {
+    packs
+        .iter()
+        .try_for_each(|pack| files::remove_file(&adopt::part_of(objects, pack, "idx")))
+}
+
+/// After [`hide`]; what a kill leaves of them is cleared at the next start.
+fn remove_hidden(objects: &Path, packs: &BTreeSet<OsString>) -> Result<(), GitError> {
+    files_of(objects, packs)?
+        .iter()
+        .try_for_each(|path| files::remove_file(path))
+}
+
+fn files_of(objects: &Path, packs: &BTreeSet<OsString>) -> Result<Vec<PathBuf>, GitError> {
+    let entries = files::list(&objects.join("pack"))?.into_iter();
+    let paths = entries.map(|entry| entry.path());
+    let ours = |path: &PathBuf| path.file_stem().is_some_and(|stem| packs.contains(stem));
+    Ok(paths.filter(ours).collect())
+}
+
+fn sizes(paths: &[PathBuf]) -> Result<u64, GitError> {
+    let size = |path: &PathBuf| fs::metadata(path).map(|found| found.len());
+    let size = |path: &PathBuf| size(path).map_err(GitError::io(path));
+    paths.iter().map(size).sum()
+}
+
+/// Away from the event loop.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(stopped) => Err(GitError::Spawn(stopped.into())),
+    }
+}
