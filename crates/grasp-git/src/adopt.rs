@@ -14,7 +14,7 @@ use grasp_core::git::ObjectId;
 use crate::error::GitError;
 use crate::files::{self, Claim};
 use crate::gate;
-use crate::objects::PackIndex;
+use crate::objects::{Objects, PackIndex};
 use crate::repo::{Repo, temporary_in};
 
 const STAGING: &str = "adopt-";
@@ -188,24 +188,29 @@ impl Staged {
     }
 }
 
-/// Links what `objects` does not have yet, until a listing of the source shows nothing new.
+/// Links what brings an object that `objects` does not have yet, until a listing of the source
+/// shows nothing new.
 fn stage(
     source: &Path,
     staging: &Path,
     objects: &Path,
     staged: &mut Staged,
 ) -> Result<(), GitError> {
-    let present = packs(objects)?;
+    let known = Objects::open(objects)?;
+    let mut needless = packs(objects)?;
     for _ in 0..MAX_LISTINGS {
         let mut settled = true;
         for pack in packs(source)? {
-            if !present.contains(&pack) && !staged.packs.contains(&pack) {
-                settled = false;
-                if link_pack(source, staging, &pack)? {
-                    // Its age is that of the source's file.
-                    refresh(staging, &pack)?;
-                    staged.packs.insert(pack);
-                }
+            if needless.contains(&pack) || staged.packs.contains(&pack) {
+                continue;
+            }
+            settled = false;
+            if !brings_new(source, &pack, &known) {
+                needless.insert(pack);
+            } else if link_pack(source, staging, &pack)? {
+                // Its age is that of the source's file.
+                refresh(staging, &pack)?;
+                staged.packs.insert(pack);
             }
         }
         for name in loose(source)? {
@@ -221,6 +226,11 @@ fn stage(
         }
     }
     Err(GitError::Busy(source.to_owned()))
+}
+
+/// False only if it is sure: a pack that cannot be read, or is gone, is for [`link_pack`] to judge.
+fn brings_new(source: &Path, pack: &OsStr, known: &Objects) -> bool {
+    pack_index(source, pack).map_or(true, |index| !known.has_all(index.ids()))
 }
 
 fn finish(objects: &Path, staging: &Path) -> Result<(), GitError> {

@@ -60,6 +60,13 @@ impl Objects {
         self.kind(id).map(|found| found.is_some())
     }
 
+    /// Asked of one state of the disk, for many objects at once.
+    pub(crate) fn has_all(&self, mut ids: impl Iterator<Item = ObjectId>) -> bool {
+        let store = Arc::clone(&self.store.read().unwrap_or_else(PoisonError::into_inner));
+        let handle = store.to_handle_arc();
+        ids.all(|id| handle.exists_without_refresh(&gix(&id)))
+    }
+
     /// Follows tags to what they stand for; anything else stands for itself. None if the object,
     /// or what it stands for, is not here.
     pub fn peel(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {

@@ -179,3 +179,62 @@ async fn sharing_from_a_repository_that_is_being_repacked_gives_all_of_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_pack_that_brings_nothing_is_not_linked() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    place.bring(first).await;
+    let tip = place.commit("b", "2");
+    bring(&place.repo, &place.pack(&[tip], &[first], &[]), tip).await;
+    let other = second(&place);
+    // All of it, in one pack of another name.
+    bring(&other, &place.pack(&[tip], &[], &[]), tip).await;
+    let before = files(&other.dir().join("objects/pack"));
+    assert!(!share(&place.repo, &other).unwrap());
+    let next = place.commit("c", "3");
+    bring(&place.repo, &place.pack(&[next], &[tip], &[]), next).await;
+    assert!(share(&place.repo, &other).unwrap());
+    let after = files(&other.dir().join("objects/pack"));
+    assert_eq!(after.len(), before.len() * 2, "one pack more");
+    other
+        .write_refs(&refs(&[("refs/heads/master", next)]))
+        .unwrap();
+    crate::support::git(&["fsck", "--full", "--strict"], other.dir(), &[]);
+}
+
+#[tokio::test]
+async fn a_repository_that_lives_from_shares_is_repacked_and_the_giver_keeps_its_own() {
+    let place = Place::new();
+    let other = second(&place);
+    let mut tip = place.commit("a", "0");
+    place.bring(tip).await;
+    for n in 1..40 {
+        share(&place.repo, &other).unwrap();
+        let next = place.commit("a", &n.to_string());
+        bring(&place.repo, &place.pack(&[next], &[tip], &[]), next).await;
+        tip = next;
+    }
+    share(&place.repo, &other).unwrap();
+    assert!(other.needs_repack().unwrap());
+    let given = files(&place.repo.dir().join("objects/pack"));
+    let patience = crate::support::PATIENCE;
+    other.repack(patience).await.unwrap();
+    assert!(!other.needs_repack().unwrap());
+    assert_eq!(files(&place.repo.dir().join("objects/pack")), given);
+    assert!(
+        !share(&place.repo, &other).unwrap(),
+        "nothing comes back after a repack"
+    );
+    for repo in [&place.repo, &other] {
+        repo.write_refs(&refs(&[("refs/heads/master", tip)]))
+            .unwrap();
+        crate::support::git(&["fsck", "--full", "--strict"], repo.dir(), &[]);
+    }
+    // And when one drops what the other still has.
+    other.write_refs(&refs(&[])).unwrap();
+    let now = std::time::Duration::ZERO;
+    other.prune(&[], now, patience).await.unwrap();
+    assert!(!other.objects().unwrap().contains(&tip).unwrap());
+    crate::support::git(&["fsck", "--full", "--strict"], place.repo.dir(), &[]);
+}
