@@ -4,7 +4,7 @@
 use std::io::PipeWriter;
 use std::pin::pin;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grasp_core::git::ObjectId;
 use tempfile::TempDir;
@@ -31,15 +31,20 @@ pub struct Quarantine {
     dir: TempDir,
     /// What the objects lean on stays as long as this.
     _inside: Claim,
+    /// All steps together have one deadline, and each process the same memory.
+    began: Instant,
+    deadline: Duration,
+    max_memory: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct PackLimits {
     pub max_bytes: u64,
     pub max_objects: u32,
-    /// From the first byte to the last check.
+    /// From the beginning of the quarantine to its migration.
     pub deadline: Duration,
-    /// Private memory of the process that unpacks; also what bounds a single object.
+    /// Private memory of the process that unpacks, and of the one that checks what is reached;
+    /// also what bounds a single object.
     pub max_memory: u64,
 }
 
@@ -103,6 +108,9 @@ impl Quarantine {
             repo: repo.clone(),
             dir,
             _inside: inside,
+            began: Instant::now(),
+            deadline: PackLimits::default().deadline,
+            max_memory: PackLimits::default().max_memory,
         })
     }
 
@@ -112,14 +120,9 @@ impl Quarantine {
         pack: impl AsyncRead + Unpin,
         limits: &PackLimits,
     ) -> Result<Received, GitError> {
+        (self.deadline, self.max_memory) = (limits.deadline, limits.max_memory);
         let work = self.receive(pack, limits);
-        match tokio::time::timeout(limits.deadline, work).await {
-            Ok(result) => result,
-            Err(_) => Err(GitError::TimedOut {
-                args: "index-pack".to_owned(),
-                after: limits.deadline,
-            }),
-        }
+        self.in_time("index-pack", limits.deadline, work).await
     }
 
     /// The objects here together with the repository's.
@@ -127,28 +130,38 @@ impl Quarantine {
         Objects::open(self.dir.path())
     }
 
-    /// Checks that everything reachable from the tips is here or in the repository.
+    /// Checks that everything reachable from the tips is here or in the repository. The deadline
+    /// counts from the beginning of the quarantine.
     pub async fn check_connected(
         &self,
         tips: &[ObjectId],
         deadline: Duration,
     ) -> Result<(), GitError> {
-        let input = self.revisions(tips.to_vec()).await?;
-        let (finished, _) = self
-            .command("rev-list")
-            .flag("--objects")
-            .flag("--quiet")
-            .flag("--stdin")
-            .run(input, 0, deadline)
-            .await?;
+        let deadline = deadline.min(self.deadline);
+        let work = async {
+            let input = self.revisions(tips.to_vec()).await?;
+            let command = self
+                .command("rev-list")
+                .settings(SETTINGS)
+                .flag("--objects")
+                .flag("--quiet")
+                .flag("--stdin")
+                .memory(self.max_memory);
+            command.run(input, 0, deadline).await
+        };
+        let (finished, _) = self.in_time("rev-list", deadline, work).await?;
         match finished.is_ok() {
             true => Ok(()),
+            false if ran_out(&finished) => Err(PackFault::TooCostly(finished.stderr).into()),
             false => Err(GitError::NotConnected(finished.stderr)),
         }
     }
 
     /// Makes the objects the repository's own: durable and visible when this returns.
     pub fn migrate(self) -> Result<(), GitError> {
+        if self.began.elapsed() >= self.deadline {
+            return Err(late("migration", self.deadline));
+        }
         let dir = self.dir.path();
         let packs = adopt::packs(dir)?;
         let loose = adopt::fan_out(dir)?;
@@ -169,6 +182,17 @@ impl Quarantine {
             }
             _ => adopt::adopt(&[dir.to_owned()], &self.repo).map(|_| ()),
         }
+    }
+
+    async fn in_time<T>(
+        &self,
+        step: &str,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, GitError>>,
+    ) -> Result<T, GitError> {
+        let left = deadline.saturating_sub(self.began.elapsed());
+        let finished = tokio::time::timeout(left, work).await;
+        finished.unwrap_or_else(|_| Err(late(step, deadline)))
     }
 
     async fn receive(
@@ -328,6 +352,18 @@ async fn has_byte(left: &mut pipe::Receiver) -> Result<bool, GitError> {
     Ok(read > 0)
 }
 
+fn late(step: &str, after: Duration) -> GitError {
+    GitError::TimedOut {
+        args: step.to_owned(),
+        after,
+    }
+}
+
+fn ran_out(finished: &Finished) -> bool {
+    let says = |words: &str| finished.stderr.contains(words);
+    finished.was_killed() || says("ut of memory") || says("mmap failed")
+}
+
 fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), PackFault> {
     if finished.is_ok() {
         return match printed.len() {
@@ -338,24 +374,22 @@ fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Resul
     let reason = finished.stderr.lines().last().unwrap_or_default();
     let reason = reason.trim_start_matches("fatal: ").to_owned();
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    Err(
-        if finished.was_killed() || says(&["ut of memory", "mmap failed"]) {
-            PackFault::TooCostly(reason)
-        } else if says(&["early EOF"]) {
-            PackFault::Truncated
-        } else if says(&["maximum allowed size"]) {
-            PackFault::TooLarge {
-                limit: limits.max_bytes,
-            }
-        } else if says(&[
-            "unresolved delta",
-            "not found",
-            "not receive",
-            "child objects",
-        ]) {
-            PackFault::Incomplete(reason)
-        } else {
-            PackFault::Malformed(reason)
-        },
-    )
+    Err(if ran_out(&finished) {
+        PackFault::TooCostly(reason)
+    } else if says(&["early EOF"]) {
+        PackFault::Truncated
+    } else if says(&["maximum allowed size"]) {
+        PackFault::TooLarge {
+            limit: limits.max_bytes,
+        }
+    } else if says(&[
+        "unresolved delta",
+        "not found",
+        "not receive",
+        "child objects",
+    ]) {
+        PackFault::Incomplete(reason)
+    } else {
+        PackFault::Malformed(reason)
+    })
 }

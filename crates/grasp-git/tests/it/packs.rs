@@ -1,5 +1,7 @@
 //! Packs from strangers: taken when whole, refused by name when not.
 
+use std::time::{Duration, Instant};
+
 use grasp_core::git::{ObjectId, ObjectKind};
 use grasp_git::{GitError, PackFault, PackLimits, Quarantine, Received};
 use tokio::io::AsyncReadExt;
@@ -483,4 +485,110 @@ async fn the_same_pack_twice_is_one_pack() {
     let before = files(&place.repo.dir().join("objects"));
     place.bring(commit).await;
     assert_eq!(files(&place.repo.dir().join("objects")), before);
+}
+
+#[tokio::test]
+async fn all_steps_of_one_intake_share_one_deadline() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let began = Instant::now();
+    let limits = PackLimits::default();
+    quarantine.receive_pack(&pack[..], &limits).await.unwrap();
+    let spent = began.elapsed();
+    // Enough for this step alone, had it not been spent on the one before.
+    let error = quarantine
+        .check_connected(&[commit], spent)
+        .await
+        .unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    quarantine
+        .check_connected(&[commit], PATIENCE)
+        .await
+        .unwrap();
+
+    let limits = PackLimits {
+        deadline: Duration::ZERO,
+        ..limits
+    };
+    let late = quarantine.receive_pack(&pack[..], &limits).await;
+    assert!(late.unwrap_err().is_timeout());
+    assert!(quarantine.migrate().unwrap_err().is_timeout());
+    assert!(!place.repo.objects().unwrap().contains(&commit).unwrap());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_is_reached_is_checked_within_the_same_memory() {
+    let place = Place::new();
+    place.commit("a", "1");
+    let tree = place.id("HEAD^{tree}");
+    let write = |parents: &str, message: &str| {
+        let commit = format!(
+            "tree {tree}\n{parents}author A <a@b.c> 1 +0000\ncommitter C <c@d.e> 1 +0000\n\n{message}\n"
+        );
+        let args = ["hash-object", "-t", "commit", "-w", "--stdin"];
+        id(&String::from_utf8(git(&args, &place.work(), commit.as_bytes())).unwrap())
+    };
+    let bomb = write("", &"x".repeat(300 * 1024 * 1024));
+    let child = write(&format!("parent {bomb}\n"), "small");
+    place.bring(bomb).await;
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let limits = PackLimits {
+        max_memory: 200 * 1024 * 1024,
+        ..PackLimits::default()
+    };
+    let pack = place.pack_of(&[child]);
+    quarantine.receive_pack(&pack[..], &limits).await.unwrap();
+    let error = quarantine
+        .check_connected(&[child], PATIENCE)
+        .await
+        .unwrap_err();
+    let costly = matches!(error, GitError::Pack(PackFault::TooCostly(_)));
+    assert!(costly, "{error:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn git_ends_when_nobody_waits_for_it_any_more() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    let pack = place.pack(&[commit], &[], &[]);
+    let (mut sender, receiver) = tokio::io::duplex(1 << 16);
+    tokio::io::AsyncWriteExt::write_all(&mut sender, &pack[..30])
+        .await
+        .unwrap();
+    let mut quarantine = Quarantine::begin(&place.repo).unwrap();
+    let limits = PackLimits::default();
+    let mut receiving = Box::pin(quarantine.receive_pack(receiver, &limits));
+    while !git_works_on(&place) {
+        tokio::select! {
+            biased;
+            result = &mut receiving => panic!("{result:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(receiving);
+    drop(quarantine);
+    let dropped = Instant::now();
+    while git_works_on(&place) {
+        assert!(dropped.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        files(place.repo.dir()),
+        ["HEAD", "config", "objects/info/gate"]
+    );
+}
+
+/// A process whose arguments name the repository; one that has ended has none.
+#[cfg(target_os = "linux")]
+fn git_works_on(place: &Place) -> bool {
+    let dir = place.repo.dir().to_string_lossy().into_owned();
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.flatten().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline"));
+        arguments.is_ok_and(|text| String::from_utf8_lossy(&text).contains(&dir))
+    })
 }
