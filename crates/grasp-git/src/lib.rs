@@ -30,7 +30,7 @@ pub use maintain::Problem;
 pub use objects::{CommitSummary, Objects};
 pub use prune::Pruned;
 pub use quarantine::{PackLimits, Quarantine, Received};
-pub use refs::{Ref, RefSet};
+pub use refs::{MendedRefs, Ref, RefSet};
 pub use repo::{Leftovers, Repo};
 pub use report::Report;
 pub use serve::{ServeLimits, Served, upload_pack};

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use grasp_core::git::{ObjectId, RefName, Refs, conflict};
 
@@ -41,9 +42,21 @@ impl RefSet {
     }
 }
 
+/// What was done to a `packed-refs` that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MendedRefs {
+    /// Lines that are lost: no ref, or one whose object is not here.
+    pub dropped: usize,
+    /// The damaged file, for the operator.
+    pub kept_as: PathBuf,
+}
+
 const HEADER: &str = "# pack-refs with: peeled fully-peeled sorted \n";
 /// 200,000 refs of the longest names would be less.
 const MAX_PACKED: u64 = 256 * 1024 * 1024;
+const DAMAGED: &str = "packed-refs.damaged-";
+/// The newest are kept.
+const MAX_DAMAGED: usize = 3;
 const MAX_LOOSE: u64 = 4 * 1024;
 /// Folders within folders below `refs/`; names are at most 1,024 bytes.
 const MAX_DEPTH: usize = 512;
@@ -89,6 +102,39 @@ impl Repo {
         }
         let lock = Lock::take(&self.dir().join("HEAD"))?;
         lock.commit(format!("ref: {branch}\n").as_bytes())
+    }
+
+    /// Makes a damaged `packed-refs` readable again, without what cannot be understood. The refs
+    /// that are lost are for the caller to set again. None if there is nothing to mend.
+    pub fn mend_refs(&self) -> Result<Option<MendedRefs>, GitError> {
+        let _inside = gate::enter(&self.objects_dir())?;
+        let lock = Lock::take(&self.packed_refs())?;
+        let content = files::read_small(&self.packed_refs(), MAX_PACKED)?.unwrap_or_default();
+        if parse_packed(&content).is_ok() {
+            return Ok(None);
+        }
+        let kept_as = self.keep_damaged(&content)?;
+        let (refs, dropped) = salvage(&content, &self.objects()?)?;
+        lock.commit(render(&refs).as_bytes())?;
+        Ok(Some(MendedRefs { dropped, kept_as }))
+    }
+
+    fn keep_damaged(&self, content: &[u8]) -> Result<PathBuf, GitError> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let seconds = since.map_or(0, |since| since.as_secs());
+        let path = self.dir().join(format!("{DAMAGED}{seconds}"));
+        files::replace(&path, content)?;
+        let entries = files::list(self.dir())?.into_iter();
+        let names = entries.map(|entry| entry.file_name());
+        let mut kept: Vec<_> = names
+            .filter(|name| name.to_string_lossy().starts_with(DAMAGED))
+            .collect();
+        kept.sort();
+        let too_many = kept.len().saturating_sub(MAX_DAMAGED);
+        for name in kept.iter().take(too_many) {
+            files::remove_file(&self.dir().join(name))?;
+        }
+        Ok(path)
     }
 
     fn packed_refs(&self) -> PathBuf {
@@ -229,6 +275,33 @@ fn parse_ref(line: &str) -> Result<Option<(RefName, Ref)>, String> {
         None if name.starts_with("refs/") && !is_hosted(name) => Ok(None),
         None => Err(bad_line(line)),
     }
+}
+
+/// The refs of a damaged file that can be understood and are here, and how many lines are not.
+fn salvage(content: &[u8], objects: &Objects) -> Result<(BTreeMap<RefName, Ref>, usize), GitError> {
+    let mut refs = Refs::new();
+    let mut dropped = 0;
+    for line in content.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"#") || line.starts_with(b"^") {
+            continue;
+        }
+        // Without its end a name may be cut short.
+        let whole = line.strip_suffix(b"\n");
+        let text = whole.and_then(|line| std::str::from_utf8(line).ok());
+        match text.map(parse_ref) {
+            Some(Ok(Some((name, found)))) if objects.peel(&found.id)?.is_some() => {
+                refs.insert(name, found.id);
+            }
+            Some(Ok(None)) => {}
+            _ => dropped += 1,
+        }
+    }
+    while let Some((_, name)) = conflict(&refs) {
+        let name = name.clone();
+        refs.remove(&name);
+        dropped += 1;
+    }
+    Ok((resolve(&refs, &BTreeMap::new(), objects)?, dropped))
 }
 
 fn bad_line(line: &str) -> String {

@@ -202,3 +202,59 @@ async fn readers_see_all_of_a_change_or_nothing() {
     let listed = git(&["for-each-ref"], place.repo.dir(), &[]);
     assert_eq!(listed.split(|byte| *byte == b'\n').count(), 201);
 }
+
+#[tokio::test]
+async fn a_damaged_file_is_mended_kept_and_what_is_lost_is_counted() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    let tag = place.id("v1");
+    place.bring(tag).await;
+    let wanted = refs(&[("refs/heads/a", commit), ("refs/tags/v1", tag)]);
+    place.repo.write_refs(&wanted).unwrap();
+    assert_eq!(place.repo.mend_refs().unwrap(), None);
+
+    let packed = place.repo.dir().join("packed-refs");
+    let absent = ObjectId([7; 20]);
+    let mut damaged = std::fs::read(&packed).unwrap();
+    damaged.extend_from_slice(b"\0\0\0\xff\n");
+    damaged.extend_from_slice(format!("{absent} refs/heads/lost\n").as_bytes());
+    damaged.extend_from_slice(format!("{commit} refs/pull/1/head\n").as_bytes());
+    damaged.extend_from_slice(format!("{commit} refs/heads/a/b\n").as_bytes());
+    damaged.extend_from_slice(format!("{commit} refs/heads/cut").as_bytes());
+    std::fs::write(&packed, &damaged).unwrap();
+
+    let mended = place.repo.mend_refs().unwrap().unwrap();
+    assert_eq!(mended.dropped, 4);
+    assert_eq!(std::fs::read(&mended.kept_as).unwrap(), damaged);
+    let found = place.repo.refs().unwrap();
+    assert_eq!(found.ids(), wanted);
+    assert_eq!(found.refs[&name("refs/tags/v1")].peeled, Some(commit));
+    place.bare(&["fsck", "--full"]);
+    assert_eq!(place.repo.mend_refs().unwrap(), None);
+}
+
+#[test]
+fn only_the_newest_damaged_files_are_kept() {
+    let place = Place::new();
+    for n in 1..6 {
+        let old = place
+            .repo
+            .dir()
+            .join(format!("packed-refs.damaged-100000000{n}"));
+        std::fs::write(old, "").unwrap();
+    }
+    std::fs::write(place.repo.dir().join("packed-refs"), "junk\n").unwrap();
+    let mended = place.repo.mend_refs().unwrap().unwrap();
+    let mut left = files(place.repo.dir());
+    left.retain(|file| file.starts_with("packed-refs.damaged-"));
+    assert_eq!(left.len(), 3);
+    assert_eq!(
+        left[..2],
+        [
+            "packed-refs.damaged-1000000004",
+            "packed-refs.damaged-1000000005"
+        ]
+    );
+    assert!(mended.kept_as.ends_with(&left[2]));
+}
