@@ -85,8 +85,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     log_start(&config, &store, &identity);
 
     let metrics = Arc::new(Metrics::new()?);
-    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
-    repositories.clear_abandoned()?;
+    let repositories = Arc::new(repositories(&config)?);
     let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)?;
     let (phase, watching) = watch::channel(Phase::Running);
     let relay = Arc::new(Relay::new(
@@ -128,6 +127,16 @@ fn create_git_dir(config: &Config) -> Result<(), StartError> {
         path: path.clone(),
         source,
     })
+}
+
+/// As a start finds them, without what is nobody's any more.
+fn repositories(config: &Config) -> std::io::Result<Repositories> {
+    let (keep_for, max_bytes) = (config.retired_for(), config.retired_max_bytes.as_u64());
+    let repositories = Repositories::new(config.git_data_path.clone());
+    let repositories = repositories.keeping_retired(keep_for, max_bytes);
+    repositories.clear_abandoned()?;
+    repositories.clear_retired(keep_for, max_bytes)?;
+    Ok(repositories)
 }
 
 /// Binds, and learns the port if the system chose it.

@@ -11,6 +11,7 @@ mod value;
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use grasp_core::{Limits, Lists, Policy, Service};
@@ -155,6 +156,10 @@ impl Config {
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
         }
+    }
+
+    pub fn retired_for(&self) -> Duration {
+        Duration::from_secs(u64::from(self.retired_days) * 24 * 60 * 60)
     }
 
     /// A public server is reached through TLS, which a proxy in front of it provides.

@@ -211,6 +211,12 @@ settings! {
 
         /// A git client that sends or takes in nothing for this long is disconnected.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
+
+        /// Days for which a repository whose announcement is gone is kept aside.
+        NGIT_RETIRED_DAYS => retired_days: u32 = "30" in 0..=36_500;
+
+        /// The size of all repositories that are kept aside; beyond it the oldest go first.
+        NGIT_RETIRED_MAX_BYTES => retired_max_bytes: ByteSize = "10GiB" in 0..=1024 * 1024 * GIB;
     }
 
     "Logging and metrics" {

@@ -8,12 +8,12 @@ pub mod worker;
 pub use self::tasks::heads_and_tags;
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::{Identifier, Pubkey, RepoId};
 use grasp_git::{GitError, Repo};
 
-/// Repositories whose announcement is gone, kept for the operator to look at or throw away.
+/// Repositories whose announcement is gone, kept for a while for the operator to look at.
 const RETIRED: &str = ".retired";
 const SUFFIX: &str = ".git";
 
@@ -23,6 +23,21 @@ pub struct Repositories {
     root: PathBuf,
     /// Whatever is unfinished and older than this process is nobody's any more.
     since: SystemTime,
+    /// Without it everything that is put aside stays.
+    retired: Option<RetiredBounds>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RetiredBounds {
+    keep_for: Duration,
+    max_bytes: u64,
+}
+
+/// One repository that was put aside.
+struct Retired {
+    /// Unix seconds.
+    at: u64,
+    dir: PathBuf,
 }
 
 impl Repositories {
@@ -30,7 +45,17 @@ impl Repositories {
         Self {
             root,
             since: SystemTime::now(),
+            retired: None,
         }
+    }
+
+    /// Each repository that is put aside makes those go that were there too long, or are too much.
+    pub fn keeping_retired(mut self, keep_for: Duration, max_bytes: u64) -> Self {
+        self.retired = Some(RetiredBounds {
+            keep_for,
+            max_bytes,
+        });
+        self
     }
 
     pub fn root(&self) -> &Path {
@@ -84,6 +109,59 @@ impl Repositories {
         }
         Ok(())
     }
+
+    /// Removes what was put aside longer ago than `keep_for`, and the oldest of the rest as long as
+    /// it is larger than `max_bytes`. Says how many went.
+    pub fn clear_retired(&self, keep_for: Duration, max_bytes: u64) -> std::io::Result<usize> {
+        let mut found = self.list_retired()?;
+        found.sort_by_key(|one| std::cmp::Reverse(one.at));
+        let oldest = unix_seconds().saturating_sub(keep_for.as_secs());
+        let (mut bytes, mut removed) = (0_u64, 0);
+        for Retired { at, dir } in found {
+            // What is no repository any more has no size, and goes by its age.
+            let size = Repo::open(&dir).and_then(|repo| repo.size()).unwrap_or(0);
+            let fits = bytes.saturating_add(size) <= max_bytes;
+            if fits && at >= oldest {
+                bytes += size;
+                continue;
+            }
+            // Nothing older stays in the room that a larger one would have needed.
+            bytes = if fits { bytes } else { max_bytes };
+            match Repo::remove(&dir) {
+                Ok(_) => removed += 1,
+                Err(error) => tracing::warn!(%error, "removing a retired repository failed"),
+            }
+        }
+        if removed > 0 {
+            tracing::info!(removed, "repositories that were put aside are removed");
+        }
+        Ok(removed)
+    }
+
+    fn list_retired(&self) -> std::io::Result<Vec<Retired>> {
+        let root = self.root.join(RETIRED);
+        if !root.exists() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        for (_, folder) in folders(&root)? {
+            if let Err(error) = Repo::clear_abandoned(&folder, self.since) {
+                tracing::warn!(%error, "clearing half-removed repositories failed");
+            }
+            for (name, dir) in folders(&folder)? {
+                let number = name
+                    .strip_suffix(SUFFIX)
+                    .and_then(|name| name.rsplit_once('.')?.1.parse().ok());
+                found.extend(number.map(|at| Retired { at, dir }));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Names that are text, with their paths.
@@ -98,4 +176,89 @@ fn folders(path: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::GitTask;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const NO_LIMIT: u64 = u64::MAX;
+
+    struct Attic {
+        folder: tempfile::TempDir,
+        repositories: Repositories,
+    }
+
+    impl Attic {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let repositories = Repositories::new(folder.path().to_owned());
+            Self {
+                folder,
+                repositories,
+            }
+        }
+
+        /// Puts a repository of this size aside, as it was done some days ago.
+        fn put_aside(&self, name: &str, days: u32, bytes: usize) -> PathBuf {
+            let at = unix_seconds() - (days * DAY).as_secs();
+            let dir = self.repositories.retired_dir(&repo(name), at);
+            Repo::create(&dir).unwrap();
+            std::fs::write(dir.join("objects/pack/x.pack"), vec![0; bytes]).unwrap();
+            dir
+        }
+
+        fn clear(&self, days: u32, max_bytes: u64) -> usize {
+            let cleared = self.repositories.clear_retired(days * DAY, max_bytes);
+            cleared.unwrap()
+        }
+    }
+
+    fn repo(name: &str) -> RepoId {
+        let identifier = Identifier::parse(name).unwrap();
+        RepoId::new(Pubkey([7; 32]), identifier)
+    }
+
+    #[test]
+    fn what_was_put_aside_long_ago_goes() {
+        let attic = Attic::new();
+        assert_eq!(attic.clear(30, NO_LIMIT), 0, "there is nothing yet");
+        let old = attic.put_aside("a.b", 31, 10);
+        let new = attic.put_aside("a.b", 29, 10);
+        let strange = attic.folder.path().join(".retired/somebody/notes");
+        std::fs::create_dir_all(&strange).unwrap();
+        assert_eq!(attic.clear(30, NO_LIMIT), 1);
+        assert!(!old.exists() && new.exists() && strange.exists());
+        assert_eq!(attic.clear(0, NO_LIMIT), 1);
+        assert!(!new.exists());
+    }
+
+    #[test]
+    fn the_oldest_go_first_when_it_is_too_much() {
+        let attic = Attic::new();
+        let oldest = attic.put_aside("small", 3, 10);
+        let middle = attic.put_aside("large", 2, 500_000);
+        let newest = attic.put_aside("medium", 1, 100_000);
+        assert_eq!(attic.clear(30, 1_000_000), 0);
+        assert_eq!(attic.clear(30, 500_000), 2);
+        assert!(newest.exists() && !middle.exists() && !oldest.exists());
+    }
+
+    #[test]
+    fn a_repository_that_is_put_aside_makes_room_for_itself() {
+        let mut attic = Attic::new();
+        attic.repositories = attic.repositories.keeping_retired(30 * DAY, 500_000);
+        let old = attic.put_aside("old", 1, 450_000);
+        let dir = attic.repositories.dir(&repo("new"));
+        Repo::create(&dir).unwrap();
+        std::fs::write(dir.join("objects/pack/x.pack"), vec![0; 100_000]).unwrap();
+        attic
+            .repositories
+            .perform(&repo("new"), &GitTask::Retire)
+            .unwrap();
+        assert!(!dir.exists() && !old.exists());
+        assert_eq!(attic.repositories.list_retired().unwrap().len(), 1);
+    }
 }

@@ -1,13 +1,11 @@
 //! One task on one repository.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use grasp_core::git::{RefName, Refs};
 use grasp_core::nip34::state::Targets;
 use grasp_core::{GitDone, GitTask, RepoId};
 use grasp_git::{GitError, Leftovers, Repo, share};
 
-use super::Repositories;
+use super::{Repositories, unix_seconds};
 
 impl Repositories {
     pub(super) fn perform(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, GitError> {
@@ -52,8 +50,7 @@ impl Repositories {
         if !from.exists() {
             return Ok(());
         }
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
-        let to = self.retired_dir(repo, seconds.map_or(0, |since| since.as_secs()));
+        let to = self.retired_dir(repo, unix_seconds());
         let io = |source| GitError::Io {
             path: to.clone(),
             source,
@@ -63,6 +60,11 @@ impl Repositories {
         }
         std::fs::rename(&from, &to).map_err(io)?;
         tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
+        if let Some(bounds) = self.retired
+            && let Err(error) = self.clear_retired(bounds.keep_for, bounds.max_bytes)
+        {
+            tracing::warn!(%error, "looking at retired repositories failed");
+        }
         Ok(())
     }
 
