@@ -261,4 +261,14 @@ mod tests {
         assert!(!dir.exists() && !old.exists());
         assert_eq!(attic.repositories.list_retired().unwrap().len(), 1);
     }
+
+    #[test]
+    fn a_look_mends_damaged_refs() {
+        let attic = Attic::new();
+        let dir = attic.repositories.dir(&repo("a"));
+        Repo::create(&dir).unwrap();
+        std::fs::write(dir.join("packed-refs"), "junk\n").unwrap();
+        let looked = attic.repositories.perform(&repo("a"), &GitTask::Look);
+        assert!(looked.is_ok(), "{looked:?}");
+    }
 }

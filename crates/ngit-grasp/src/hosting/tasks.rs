@@ -3,7 +3,7 @@
 use grasp_core::git::{RefName, Refs};
 use grasp_core::nip34::state::Targets;
 use grasp_core::{GitDone, GitTask, RepoId};
-use grasp_git::{GitError, Leftovers, Repo, share};
+use grasp_git::{GitError, Leftovers, MendedRefs, RefSet, Repo, share};
 
 use super::{Repositories, unix_seconds};
 
@@ -78,8 +78,23 @@ impl Repositories {
         Ok(found)
     }
 
+    /// What is lost of damaged refs, the core sets again once it has seen the rest.
+    fn readable_refs(&self, id: &RepoId) -> Result<RefSet, GitError> {
+        let repo = self.open(id)?;
+        match repo.refs() {
+            Err(error) if error.is_damaged() => {
+                if let Some(MendedRefs { dropped, kept_as }) = repo.mend_refs()? {
+                    let kept_as = kept_as.display();
+                    tracing::warn!(repo = %id, %error, dropped, %kept_as, "damaged refs mended");
+                }
+                repo.refs()
+            }
+            read => read,
+        }
+    }
+
     fn look(&self, repo: &RepoId) -> Result<GitDone, GitError> {
-        let all = self.open(repo)?.refs()?.ids();
+        let all = self.readable_refs(repo)?.ids();
         let tips = all.iter();
         let tips = tips.filter_map(|(name, id)| Some((name.event()?, *id)));
         Ok(GitDone::Refs {
