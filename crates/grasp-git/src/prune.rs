@@ -47,13 +47,14 @@ impl Repo {
         grace: Duration,
         deadline: Duration,
     ) -> Result<Pruned, GitError> {
-        let ends = Instant::now() + deadline;
+        let began = Instant::now();
         let (repo, keep) = (self.clone(), keep.to_vec());
-        let plan = blocking(move || Plan::make(repo, &keep, grace)).await?;
+        let mut plan = blocking(move || Plan::make(repo, grace)).await?;
         if plan.packs.is_empty() && plan.loose.is_empty() {
             return Ok(Pruned::default());
         }
-        let left = ends.saturating_duration_since(Instant::now());
+        let plan = blocking(move || plan.find_roots(&keep, deadline).map(|()| plan)).await?;
+        let left = deadline.saturating_sub(began.elapsed());
         let made = plan.pack(left).await?;
         blocking(move || plan.swap(&made)).await
     }
@@ -69,13 +70,14 @@ struct Plan {
     /// Old enough to go.
     packs: BTreeSet<OsString>,
     loose: Vec<LooseName>,
-    /// Packs that stay as they are.
+    /// What stays as it is.
     young: BTreeSet<OsString>,
+    young_loose: Vec<LooseName>,
     cutoff: SystemTime,
 }
 
 impl Plan {
-    fn make(repo: Repo, keep: &[ObjectId], grace: Duration) -> Result<Self, GitError> {
+    fn make(repo: Repo, grace: Duration) -> Result<Self, GitError> {
         let objects = repo.objects_dir();
         let only_one = Claim::take(&repo.dir().join(REPACKING))?;
         let closed = gate::close(&objects)?;
@@ -91,7 +93,7 @@ impl Plan {
         let (loose, young_loose): (Vec<_>, Vec<_>) = adopt::loose(&objects)?
             .into_iter()
             .partition(|name| is_old_file(&name.path(&objects), cutoff));
-        let mut plan = Self {
+        Ok(Self {
             refs: ids(&repo)?,
             repo,
             _only_one: only_one,
@@ -99,13 +101,13 @@ impl Plan {
             packs,
             loose,
             young,
+            young_loose,
             cutoff,
-        };
-        plan.find_roots(keep, &young_loose)?;
-        Ok(plan)
+        })
     }
 
-    fn find_roots(&mut self, keep: &[ObjectId], loose: &[LooseName]) -> Result<(), GitError> {
+    fn find_roots(&mut self, keep: &[ObjectId], deadline: Duration) -> Result<(), GitError> {
+        let began = Instant::now();
         let objects = self.repo.objects()?;
         for id in keep {
             if objects.contains(id)? {
@@ -114,6 +116,12 @@ impl Plan {
         }
         let mut looked_at = 0;
         for pack in &self.young {
+            if began.elapsed() > deadline {
+                return Err(GitError::TimedOut {
+                    args: "prune".to_owned(),
+                    after: deadline,
+                });
+            }
             for id in adopt::pack_index(&self.repo.objects_dir(), pack)?.ids() {
                 looked_at += 1;
                 if looked_at > MAX_YOUNG {
@@ -122,7 +130,7 @@ impl Plan {
                 self.roots.extend(with_links(&objects, id)?);
             }
         }
-        for id in loose.iter().filter_map(LooseName::id) {
+        for id in self.young_loose.iter().filter_map(LooseName::id) {
             self.roots.extend(with_links(&objects, id)?);
         }
         Ok(())
