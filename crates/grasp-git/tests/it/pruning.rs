@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use grasp_core::git::ObjectId;
 use grasp_git::{
@@ -66,9 +66,13 @@ fn packs(repo: &Repo) -> BTreeSet<String> {
 fn age(repo: &Repo) {
     let objects = repo.dir().join("objects");
     for file in files(&objects) {
-        let file = std::fs::File::open(objects.join(file)).unwrap();
-        file.set_modified(SystemTime::now() - 2 * HOUR).unwrap();
+        age_file(&objects.join(file));
     }
+}
+
+fn age_file(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    file.set_modified(SystemTime::now() - 2 * HOUR).unwrap();
 }
 
 fn count(repo: &Repo, tip: ObjectId) -> usize {
@@ -151,11 +155,13 @@ async fn what_is_young_stays_with_all_that_it_leans_on() {
     place.repo.prune(&[], HOUR, PATIENCE).await.unwrap();
     assert!(!littered.has(old) && !littered.has(other));
     assert_eq!(count(&place.repo, young), 9);
-    assert_eq!(packs(&place.repo).intersection(&untouched).count(), 1);
+    let left = packs(&place.repo);
+    let left: Vec<_> = left.intersection(&untouched).collect();
+    assert_eq!(left.len(), 1);
     place.bare(&["fsck", "--full", "--strict"]);
 
-    // What it leans on is no younger for it.
-    age(&place.repo);
+    // What it leans on is no younger for having been packed again.
+    age_file(&place.repo.dir().join("objects/pack").join(left[0]));
     place.repo.prune(&[], HOUR, PATIENCE).await.unwrap();
     assert!(!littered.has(young) && !littered.has(littered.junk));
     assert_eq!(packs(&place.repo).len(), 1);
@@ -384,6 +390,48 @@ async fn a_kill_at_any_step_loses_nothing() {
     }
     whole();
     assert_eq!(packs(repo).len(), 1, "a start clears what was hidden");
+}
+
+const VICTIM: &str = "pruning::a_process_that_prunes_until_it_is_killed";
+const VICTIMS_REPO: &str = "GRASP_GIT_TEST_REPO";
+
+/// Not a test: what the next one starts and kills.
+#[tokio::test]
+#[ignore = "is started by another test"]
+async fn a_process_that_prunes_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(VICTIMS_REPO) else {
+        return;
+    };
+    let repo = Repo::open(Path::new(&dir)).unwrap();
+    let _ = repo.prune(&[], NOW, PATIENCE).await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_at_any_moment_loses_nothing() {
+    let littered = Littered::new().await;
+    let (place, repo) = (&littered.place, littered.repo());
+    for round in 0..24 {
+        let junk = place.commit("junk", &format!("{round} {}", noise(20_000)));
+        place.bring(junk).await;
+        let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", VICTIM])
+            .env(VICTIMS_REPO, repo.dir())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let started = Instant::now();
+        while started.elapsed() < round * Duration::from_millis(4) {
+            tokio::task::yield_now().await;
+        }
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        assert_eq!(count(repo, littered.branch), 3, "round {round}");
+        repo.clear_leftovers(SystemTime::now() + HOUR).unwrap();
+        place.bare(&["fsck", "--full", "--strict"]);
+    }
+    littered.prune().await.unwrap();
+    assert_eq!(packs(repo).len(), 1);
+    assert_eq!(count(repo, littered.branch), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
