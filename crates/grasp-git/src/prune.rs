@@ -174,18 +174,20 @@ impl Plan {
         let added: BTreeSet<_> = new.difference(&present).cloned().collect();
         let size = |packs: &BTreeSet<OsString>| sizes(&files_of(&objects, packs)?);
         self.prepare(made.path())?;
+        let dropped: BTreeSet<_> = self.packs.difference(&new).cloned().collect();
+        let before = size(&dropped)? + self.size_of_loose();
         let moved = new
             .iter()
             .try_for_each(|pack| adopt::move_pack(made.path(), &objects, pack).map(|_| ()));
-        let dropped: BTreeSet<_> = self.packs.difference(&new).cloned().collect();
-        let before = size(&dropped)? + self.size_of_loose();
-        if let Err(error) = moved.and_then(|()| self.drop_old(&dropped)) {
-            // All of it is in the packs that stay.
-            hide(&objects, &added)?;
-            remove_hidden(&objects, &added)?;
-            return Err(error);
+        match moved.and_then(|()| self.close_if_quiet()) {
+            Ok(closed) => self.drop_old(&dropped, closed)?,
+            Err(error) => {
+                // Nothing has been dropped: all of it is in the packs that stay.
+                hide(&objects, &added)?;
+                remove_hidden(&objects, &added)?;
+                return Err(error);
+            }
         }
-        remove_hidden(&objects, &dropped)?;
         let freed = before.saturating_sub(size(&added)?);
         Ok(Pruned { freed })
     }
@@ -202,23 +204,31 @@ impl Plan {
         files::sync_all(&paths)
     }
 
-    /// While the gate is closed, and quickly: an index that is gone hides its pack.
-    fn drop_old(&self, packs: &BTreeSet<OsString>) -> Result<(), GitError> {
+    /// The last moment to give up.
+    fn close_if_quiet(&self) -> Result<Claim, GitError> {
         let objects = self.repo.objects_dir();
         let closed = gate::close(&objects)?;
         let quiet = gate::was_quiet(&objects, &closed)
             && !adopt::is_under_way(&self.repo)?
             && ids(&self.repo)?.is_subset(&self.refs);
-        if !quiet {
-            return Err(GitError::Busy(objects));
+        match quiet {
+            true => Ok(closed),
+            false => Err(GitError::Busy(objects)),
         }
+    }
+
+    /// While the gate is closed only what is quick: an index that is gone hides its pack. The new
+    /// pack stays whatever fails here, because part of the old may be gone.
+    fn drop_old(&self, packs: &BTreeSet<OsString>, closed: Claim) -> Result<(), GitError> {
+        let objects = self.repo.objects_dir();
         gate::forget(&objects)?;
         remove_summaries(&objects)?;
         hide(&objects, packs)?;
         for name in &self.loose {
             files::remove_file(&name.path(&objects))?;
         }
-        Ok(())
+        drop(closed);
+        remove_hidden(&objects, packs)
     }
 
     fn size_of_loose(&self) -> u64 {

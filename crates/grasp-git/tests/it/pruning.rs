@@ -392,6 +392,27 @@ async fn a_kill_at_any_step_loses_nothing() {
     assert_eq!(packs(repo).len(), 1, "a start clears what was hidden");
 }
 
+#[tokio::test]
+async fn a_disk_that_fails_in_the_middle_of_dropping_costs_nothing_that_is_reached() {
+    let littered = Littered::new().await;
+    let repo = littered.repo();
+    // One pack more, whose index cannot be removed: it is a folder, and not empty.
+    let before = packs(repo);
+    let other = littered.place.commit("b", "2");
+    littered.place.bring(other).await;
+    let more = packs(repo).difference(&before).next().cloned().unwrap();
+    let mut pruning = pin!(repo.prune(&[], NOW, PATIENCE));
+    until_it_packs(repo, pruning.as_mut()).await;
+    let index = repo.dir().join("objects/pack").join(more);
+    let index = index.with_extension("idx");
+    std::fs::remove_file(&index).unwrap();
+    std::fs::create_dir_all(index.join("in-the-way")).unwrap();
+    let failed = pruning.await.unwrap_err();
+    assert!(matches!(failed, GitError::Io { .. }), "{failed:?}");
+    std::fs::remove_dir_all(&index).unwrap();
+    assert_eq!(count(repo, littered.branch), 3);
+}
+
 const VICTIM: &str = "pruning::a_process_that_prunes_until_it_is_killed";
 const VICTIMS_REPO: &str = "GRASP_GIT_TEST_REPO";
 
