@@ -5,6 +5,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod driver;
 pub mod engine;
 pub mod hosting;

@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::{Change, Event, Failed, Job, StoreOutcome, Ticket, Timestamp};
 use grasp_store::Store;
 
-use crate::driver;
 use crate::metrics::Metrics;
+use crate::{crash, driver};
 
 /// Orders in one commit; a larger one would only keep the first submitter waiting.
 const MAX_COMMIT: usize = 2_000;
@@ -124,10 +124,12 @@ impl Writer {
     }
 
     fn commit(&self, orders: &[Order]) {
+        crash::before("commit");
         let started = Instant::now();
         let result = self
             .store
             .commit(orders.iter().map(|order| order.changes.as_slice()));
+        crash::after("commit");
         self.metrics
             .commit_seconds
             .observe(started.elapsed().as_secs_f64());

@@ -11,8 +11,8 @@ use grasp_core::{Failed, GitTask, Job, RepoId};
 use rustc_hash::FxHasher;
 
 use super::Repositories;
-use crate::driver;
 use crate::metrics::Metrics;
+use crate::{crash, driver};
 
 /// They wait for the disk more than they compute.
 const THREADS: usize = 4;
@@ -74,18 +74,20 @@ struct Worker {
 impl Worker {
     fn run(self) {
         for Order { job, repo, task } in &self.orders {
-            let started = Instant::now();
+            let (started, name) = (Instant::now(), name(&task));
+            crash::before(name);
             // A start looks at every repository before anything else happens to it.
             if task == GitTask::Look && self.repositories.clear_leftovers(&repo).unwrap_or(false) {
                 self.metrics.leftovers.inc();
             }
             let outcome = self.repositories.perform(&repo, &task).map_err(|error| {
-                tracing::warn!(%repo, %error, task = name(&task), "work on a repository failed");
+                tracing::warn!(%repo, %error, task = name, "work on a repository failed");
                 self.metrics.git_failures.inc();
                 Failed
             });
             let took = started.elapsed().as_secs_f64();
-            self.metrics.git_task(name(&task), took);
+            self.metrics.git_task(name, took);
+            crash::after(name);
             self.driver.git(job, outcome);
         }
     }

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
+use crate::crash;
 use crate::driver::{PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
 
@@ -172,6 +173,7 @@ impl Pushing {
         let result = self.carry_out().await;
         self.turn = None;
         body::drain(&mut self.body).await;
+        crash::before("report");
         self.report(&result)
     }
 
@@ -256,7 +258,13 @@ impl Pushing {
             self.site.metrics.git_bytes_in.inc_by(received.bytes);
         }
         quarantine.check_connected(&tips, limits.deadline).await?;
-        off_the_loop(move || quarantine.migrate()).await
+        off_the_loop(move || {
+            crash::before("adopt");
+            let adopted = quarantine.migrate();
+            crash::after("adopt");
+            adopted
+        })
+        .await
     }
 
     /// Bytes that this push may bring.
