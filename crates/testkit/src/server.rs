@@ -111,6 +111,25 @@ impl Server {
         self.child.wait().expect("the server's end");
     }
 
+    /// True once the process has ended, whoever ended it.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the server's state").is_some()
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn wait_for_end(&mut self) {
+        if !self.log.wait_for_end(STOP_DEADLINE) {
+            panic!("still running after {STOP_DEADLINE:?}:\n{}", self.log());
+        }
+        self.child.wait().expect("the server's exit status");
+    }
+
+    /// A variable of the next start.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env.retain(|(found, _)| found != name);
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Asks the server to stop and waits until it has.
     pub fn terminate(&mut self) -> ExitStatus {
         signal(self.pid(), "TERM");
@@ -125,7 +144,7 @@ impl Server {
 
     /// Starts again in the same directory, on another port. Stops it first if it still runs.
     pub fn restart(&mut self) {
-        if self.child.try_wait().expect("the server's state").is_none() {
+        if !self.has_ended() {
             self.terminate();
         }
         let (child, log, addr) = launch(&self.bin, &self.env, self.dir.path());
