@@ -10,14 +10,16 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::event::{EventError, Unverified};
-use grasp_core::{Answer, EventId, Origin};
+use grasp_core::{Answer, Event, EventId, Origin};
 use grasp_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use self::lane::Lane;
-use self::lane::Turn;
+use self::lane::{Pass, Turn};
 use crate::driver::{self, Submission};
 use crate::metrics::Metrics;
+
+/// One submitter's events, in their order.
+pub type Lane = lane::Lane<Submission>;
 
 /// Semaphores count in this unit, so that any size fits a `u32`.
 const UNIT: usize = 1024;
@@ -42,7 +44,7 @@ pub struct Room {
 }
 
 struct Job {
-    turn: Turn,
+    turn: Turn<Submission>,
     event: Unverified,
     origin: Origin,
     reply: Box<dyn Reply>,
@@ -53,6 +55,7 @@ struct Job {
 #[derive(Clone)]
 pub struct Ingest {
     jobs: Sender<Job>,
+    pass: Pass<Submission>,
     room: Arc<Semaphore>,
     capacity: u32,
 }
@@ -73,7 +76,6 @@ impl Ingest {
             let checker = Checker {
                 queue: queue.clone(),
                 store: Arc::clone(store),
-                driver: driver.clone(),
                 metrics: Arc::clone(metrics),
             };
             let name = format!("verify-{n}");
@@ -85,8 +87,10 @@ impl Ingest {
         }
         let capacity = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
         let room = Arc::new(Semaphore::new(capacity as usize));
+        let driver = driver.clone();
         let ingest = Self {
             jobs,
+            pass: Arc::new(move |submission| driver.submit(submission)),
             room,
             capacity,
         };
@@ -123,7 +127,7 @@ impl Ingest {
         room: Room,
     ) {
         let job = Job {
-            turn: lane.next(),
+            turn: lane.next(&self.pass),
             event,
             origin,
             reply,
@@ -137,7 +141,6 @@ impl Ingest {
 struct Checker {
     queue: Receiver<Job>,
     store: Arc<Store>,
-    driver: driver::Handle,
     metrics: Arc<Metrics>,
 }
 
@@ -149,29 +152,40 @@ impl Checker {
     }
 
     fn check(&self, job: Job) {
-        let (turn, verified) = (job.turn.clone(), self.verify(job));
-        turn.done(verified, |submission| self.driver.submit(submission));
+        let Job {
+            turn,
+            event,
+            origin,
+            reply,
+            room,
+        } = job;
+        let submission = self.verify(event, reply).map(|(event, reply)| Submission {
+            event,
+            origin,
+            reply,
+            room,
+        });
+        turn.done(submission);
     }
 
     /// `None` when the submitter has its answer already.
-    fn verify(&self, job: Job) -> Option<Submission> {
-        let id = job.event.id();
+    fn verify(
+        &self,
+        event: Unverified,
+        reply: Box<dyn Reply>,
+    ) -> Option<(Arc<Event>, Box<dyn Reply>)> {
+        let id = event.id();
         // A store that cannot say lets the event through: the writer will know.
         if self.store.contains(&id).unwrap_or(false) {
             self.metrics.events_duplicate.inc();
-            job.reply.send(id, Word::Answer(Answer::Duplicate));
+            reply.send(id, Word::Answer(Answer::Duplicate));
             return None;
         }
-        match job.event.verify(signature::is_valid) {
-            Ok(event) => Some(Submission {
-                event: Arc::new(event),
-                origin: job.origin,
-                reply: job.reply,
-                room: job.room,
-            }),
+        match event.verify(signature::is_valid) {
+            Ok(event) => Some((Arc::new(event), reply)),
             Err(error) => {
                 self.metrics.refused("signature");
-                job.reply.send(id, Word::Unverifiable(error));
+                reply.send(id, Word::Unverifiable(error));
                 None
             }
         }
