@@ -42,8 +42,38 @@ pub struct PushRequest {
 
 /// Where the words on a push go.
 pub struct PushReply {
-    pub decision: Option<oneshot::Sender<(PushId, Decision)>>,
+    pub decision: Option<oneshot::Sender<(Awaited, Decision)>>,
     pub report: oneshot::Sender<Result<(), PushRefusal>>,
+    pub driver: Handle,
+}
+
+/// A push whose objects the core waits for. Dropped without a word, also on the way to a sender
+/// who is gone, it says that they will not come.
+pub struct Awaited {
+    push: PushId,
+    taken: Result<(), String>,
+    driver: Handle,
+}
+
+impl Awaited {
+    pub fn new(push: PushId, driver: Handle) -> Self {
+        Self {
+            push,
+            taken: Err("their sender is gone".to_owned()),
+            driver,
+        }
+    }
+
+    pub fn taken(mut self, taken: Result<(), String>) {
+        self.taken = taken;
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let taken = std::mem::replace(&mut self.taken, Ok(()));
+        self.driver.push_taken(self.push, taken);
+    }
 }
 
 enum Message {
@@ -79,7 +109,7 @@ impl Handle {
         self.send(Message::Push(Box::new(request)));
     }
 
-    pub fn push_taken(&self, push: PushId, taken: Result<(), String>) {
+    fn push_taken(&self, push: PushId, taken: Result<(), String>) {
         self.send(Message::Answer(Input::PushTaken { push, taken }));
     }
 
@@ -291,5 +321,33 @@ impl Driver {
         while let Some(effect) = self.core.poll_effect() {
             self.performer.perform(effect);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(inbox: &Inbox) -> Result<(), String> {
+        match inbox.0.try_recv() {
+            Ok(Message::Answer(Input::PushTaken { push, taken })) => {
+                assert_eq!(push, PushId(7));
+                taken
+            }
+            _ => panic!("the core hears nothing"),
+        }
+    }
+
+    #[test]
+    fn a_push_that_is_dropped_does_not_stay_under_way() {
+        let (handle, inbox) = channel();
+        let (sender, receiver) = oneshot::channel();
+        drop(receiver);
+        let refused = sender.send(Awaited::new(PushId(7), handle.clone()));
+        drop(refused);
+        assert!(heard(&inbox).is_err());
+        Awaited::new(PushId(7), handle).taken(Ok(()));
+        assert_eq!(heard(&inbox), Ok(()));
+        assert!(inbox.0.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use grasp_core::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::driver::PushReply;
+use crate::driver::{Awaited, PushReply};
 use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
@@ -175,8 +175,9 @@ impl Performer {
             return;
         };
         if let Some(sender) = reply.decision.take() {
-            // A client that is gone will not send its objects; the core hears of it from there.
-            let _ = sender.send((push, decision));
+            // A client that is gone will not send its objects; dropping this tells the core.
+            let awaited = Awaited::new(push, reply.driver.clone());
+            let _ = sender.send((awaited, decision));
         }
         if refused {
             self.pushes.remove(&push);

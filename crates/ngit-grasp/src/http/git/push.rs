@@ -23,7 +23,7 @@ use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::crash;
-use crate::driver::{PushReply, PushRequest};
+use crate::driver::{self, Awaited, PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
 
 const RESULT: &str = "application/x-git-receive-pack-result";
@@ -179,7 +179,7 @@ impl Pushing {
 
     async fn carry_out(&mut self) -> Result<(), PushRefusal> {
         let commands = self.commands()?;
-        let (reply, decided, reported) = replies();
+        let (reply, decided, reported) = replies(self.site.driver.clone());
         let present = self.present().await;
         let present = present.map_err(|error| self.failed(&error))?;
         self.site.driver.push(PushRequest {
@@ -189,7 +189,7 @@ impl Pushing {
             reply,
         });
         let gone = |_| PushRefusal::Failed;
-        let (push, decision) = decided.await.map_err(gone)?;
+        let (awaited, decision) = decided.await.map_err(gone)?;
         let wants_objects = match decision {
             Decision::Refuse(refusal) => return Err(refusal),
             Decision::KeepObjects(_) => true,
@@ -199,9 +199,7 @@ impl Pushing {
             true => self.take_objects_in_time().await,
             false => Ok(()),
         };
-        self.site
-            .driver
-            .push_taken(push, taken.map_err(|error| self.explain(&error)));
+        awaited.taken(taken.map_err(|error| self.explain(&error)));
         match tokio::time::timeout(RELEASE, reported).await {
             Ok(Ok(result)) => result,
             _ => Err(PushRefusal::Failed),
@@ -306,15 +304,16 @@ impl Pushing {
     }
 }
 
-type Decided = oneshot::Receiver<(grasp_core::PushId, Decision)>;
+type Decided = oneshot::Receiver<(Awaited, Decision)>;
 type Reported = oneshot::Receiver<Result<(), PushRefusal>>;
 
-fn replies() -> (PushReply, Decided, Reported) {
+fn replies(driver: driver::Handle) -> (PushReply, Decided, Reported) {
     let (decision, decided) = oneshot::channel();
     let (report, reported) = oneshot::channel();
     let reply = PushReply {
         decision: Some(decision),
         report,
+        driver,
     };
     (reply, decided, reported)
 }
