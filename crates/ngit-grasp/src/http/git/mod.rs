@@ -99,7 +99,9 @@ impl GitSite {
     ) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_post = *request.method() == Method::POST;
-        let repo = match self.repositories.open(&route.repo) {
+        let (repositories, id) = (Arc::clone(&self.repositories), route.repo.clone());
+        let opened = off_the_loop(move || repositories.open(&id));
+        let repo = match opened.await {
             Ok(repo) => repo,
             Err(error) if error.is_not_found() => {
                 let text = format!("there is no repository {} here\n", route.repo);

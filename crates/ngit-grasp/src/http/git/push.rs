@@ -81,7 +81,9 @@ impl GitSite {
 impl GitSite {
     /// Many small pushes leave many small packs. One repository at a time, in the background.
     async fn tidy(&self, repo: &Repo) {
-        if !repo.needs_repack().unwrap_or(false) {
+        let looked_at = repo.clone();
+        let wanted = off_the_loop(move || looked_at.needs_repack()).await;
+        if !wanted.unwrap_or(false) {
             return;
         }
         let Ok(_only_one) = self.tidying.acquire().await else {
@@ -196,7 +198,7 @@ impl Pushing {
             Decision::Take(plan) => plan.wants_objects(),
         };
         let taken = match wants_objects {
-            true => self.take_objects_in_time().await,
+            true => self.take_objects().await,
             false => Ok(()),
         };
         awaited.taken(taken.map_err(|error| self.explain(&error)));
@@ -222,47 +224,49 @@ impl Pushing {
         off_the_loop(move || Ok(heads_and_tags(&repo.refs()?.ids())))
     }
 
-    async fn take_objects_in_time(&mut self) -> Result<(), GitError> {
-        let after = self.site.limits.timeout;
-        let late = |_| {
-            let args = "push".to_owned();
-            Err(GitError::TimedOut { args, after })
-        };
-        let taken = tokio::time::timeout(after, self.take_objects()).await;
-        taken.unwrap_or_else(late)
-    }
-
     /// After this the repository has every object that the commands name, with all that they need.
     async fn take_objects(&mut self) -> Result<(), GitError> {
-        let tips: Vec<ObjectId> = self
-            .head
-            .commands
-            .iter()
-            .filter_map(|command| command.new)
-            .collect();
         let limits = PackLimits {
             max_bytes: self.room().await?,
             deadline: self.site.limits.timeout,
             ..PackLimits::default()
         };
-        let mut quarantine = Quarantine::begin(&self.repo)?;
-        let rest = std::mem::take(&mut self.head.rest);
-        let mut pack = io::Cursor::new(rest).chain(&mut self.body);
-        let mut first = [0];
-        // Only deletions, or nothing new: then no pack follows.
-        if pack.read(&mut first).await.map_err(GitError::Body)? > 0 {
-            let pack = io::Cursor::new(first).chain(pack);
-            let received = quarantine.receive_pack(pack, &limits).await?;
-            self.site.metrics.git_bytes_in.inc_by(received.bytes);
-        }
-        quarantine.check_connected(&tips, limits.deadline).await?;
+        let repo = self.repo.clone();
+        let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
+        let filled = tokio::time::timeout(limits.deadline, self.fill(&mut quarantine, &limits));
+        let late = |_| {
+            let (args, after) = ("push".to_owned(), limits.deadline);
+            Err(GitError::TimedOut { args, after })
+        };
+        let filled = filled.await.unwrap_or_else(late);
+        // Also a refused one: removing what it holds takes the disk its time.
         off_the_loop(move || {
+            filled?;
             crash::before("adopt");
             let adopted = quarantine.migrate();
             crash::after("adopt");
             adopted
         })
         .await
+    }
+
+    async fn fill(
+        &mut self,
+        quarantine: &mut Quarantine,
+        limits: &PackLimits,
+    ) -> Result<(), GitError> {
+        let tips = self.head.commands.iter().filter_map(|command| command.new);
+        let tips: Vec<ObjectId> = tips.collect();
+        let rest = std::mem::take(&mut self.head.rest);
+        let mut pack = io::Cursor::new(rest).chain(&mut self.body);
+        let mut first = [0];
+        // Only deletions, or nothing new: then no pack follows.
+        if pack.read(&mut first).await.map_err(GitError::Body)? > 0 {
+            let pack = io::Cursor::new(first).chain(pack);
+            let received = quarantine.receive_pack(pack, limits).await?;
+            self.site.metrics.git_bytes_in.inc_by(received.bytes);
+        }
+        quarantine.check_connected(&tips, limits.deadline).await
     }
 
     /// Bytes that this push may bring.
