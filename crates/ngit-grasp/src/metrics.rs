@@ -19,6 +19,7 @@ pub struct Metrics {
     pub held_oldest_seconds: IntGauge,
     pub git_failures: IntCounter,
     pub git_running: IntGauge,
+    pub git_looking: IntGauge,
     pub git_bytes_in: IntCounter,
     pub git_bytes_out: IntCounter,
     pub live_deliveries: IntCounter,
@@ -87,6 +88,7 @@ impl Metrics {
                 "Work on repositories that failed",
             )?,
             git_running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
+            git_looking: make.gauge("ngit_git_looking", "Lists of refs and pages being made")?,
             git_bytes_in: make.counter("ngit_git_received_bytes_total", "Bytes of pushed packs")?,
             git_bytes_out: make.counter("ngit_git_sent_bytes_total", "Bytes sent to fetches")?,
             live_deliveries: make.counter(

@@ -308,13 +308,17 @@ async fn repository(
     };
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if route.endpoint == Endpoint::Page && is_read {
-        return page(site, route.repo).await;
+        return page(site, route.repo, client).await;
     }
     site.git.serve(route, client, request).await
 }
 
 /// Reads the store and the disk on a thread that may wait for them.
-async fn page(site: Arc<Site>, repo: RepoId) -> Response<Body> {
+async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {
+    let _turn = match site.git.look(&repo, client) {
+        Ok(turn) => turn,
+        Err(busy) => return busy.into_response(),
+    };
     let rendered = tokio::task::spawn_blocking(move || {
         let opened = site.git.repositories.open(&repo)?;
         let overview = Overview::of(&repo, &*site.relay.store, &site.relay.service, site.rule);

@@ -10,7 +10,7 @@ use crate::hosted::{
     HalfPush, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
     memory, next_state, path, pkt, post, remote_ref, served,
 };
-use crate::support::{Reply, eventually, get, head, metric, tcp};
+use crate::support::{Reply, eventually, get, head, metric, request, tcp};
 
 /// A push of one commit, to be sent in two parts.
 struct Slow {
@@ -295,7 +295,7 @@ async fn assert_limit(setting: &str, who: &str, other_is_served: bool, headers: 
         true => assert_eq!(reply.status, 200, "{reply:?}"),
         false => assert_busy(&reply, who),
     }
-    // Questions about refs cost nothing and are always answered.
+    // Questions about refs have places of their own.
     let refs = format!("{path_one}/info/refs?service=git-upload-pack");
     assert_eq!(get(addr, &refs).status, 200);
     half.vanish();
@@ -325,6 +325,65 @@ async fn an_address_gets_so_much_git_at_once_and_no_more() {
         &headers,
     )
     .await;
+}
+
+/// Lists of refs and pages are held up, so that they are many at once.
+#[tokio::test]
+async fn a_flood_of_looks_is_told_to_come_back() {
+    let server = grasp_with(&[
+        ("NGIT_GIT_CONCURRENT_PER_IP", "1"),
+        ("NGIT_TRUSTED_PROXIES", "127.0.0.1"),
+        ("FAILPOINTS", "before-refs=sleep(1000)"),
+    ]);
+    let (project, tree) = (Project::new(&Author::new(1), "seen"), WorkTree::new());
+    hosted(&server, &project, &tree).await;
+    let (addr, page) = (server.addr(), path(&server, &project));
+    let refs = format!("{page}/info/refs?service=git-upload-pack");
+    let ask = move |path: &str, from: &str| {
+        let headers = [("X-Forwarded-For", from)];
+        request(addr, "GET", path, &headers)
+    };
+    let one = "198.51.100.7";
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let refs = refs.clone();
+            std::thread::spawn(move || ask(&refs, one).status)
+        })
+        .collect();
+    let looking = || async { metric(&server, "ngit_git_looking") == 4.0 };
+    eventually("all places are taken", looking).await;
+    assert_busy(&ask(&refs, one), "your address");
+    assert_busy(&ask(&page, one), "your address");
+    assert_eq!(ask(&page, "198.51.100.8").status, 200);
+    for look in waiting {
+        assert_eq!(look.join().unwrap(), 200);
+    }
+    assert_eq!(ask(&page, one).status, 200);
+}
+
+/// Its pack is on the way when the answer comes.
+#[tokio::test]
+async fn a_push_without_a_place_hears_so_from_stock_git() {
+    let server = grasp_with(&[("NGIT_GIT_CONCURRENT", "1")]);
+    let (project, tree) = (Project::new(&Author::new(1), "later"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let tip = tree.commit_noise("noise", 1, 900 << 10);
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
+    held(&mut client, &state).await;
+    let url = project.url(&server);
+    let half = HalfPush::begin(server.addr(), &path(&server, &project), 1000, b"00");
+    let running = || async { metric(&server, "ngit_git_running") == 1.0 };
+    eventually("a place is taken", running).await;
+    for _ in 0..10 {
+        let said = tree.try_git(&["push", "-q", &url, "main"]);
+        assert!(said.stderr.contains("HTTP 503"), "{}", said.stderr);
+        assert!(!said.stderr.contains("pipe"), "{}", said.stderr);
+    }
+    half.vanish();
+    let running = || async { metric(&server, "ngit_git_running") == 0.0 };
+    eventually("the place is free", running).await;
+    tree.git(&["push", "-q", &url, "main"]);
+    assert!(served(&mut client, &state).await);
 }
 
 #[tokio::test]

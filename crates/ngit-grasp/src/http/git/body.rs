@@ -27,12 +27,7 @@ pub fn reader(
     max: u64,
     idle: Duration,
 ) -> Result<Reader, UnknownEncoding> {
-    let raw = BodyReader {
-        body,
-        chunk: Bytes::new(),
-        idle,
-        silence: Box::pin(tokio::time::sleep(idle)),
-    };
+    let raw = BodyReader::new(body, idle);
     let encoding = headers
         .get(header::CONTENT_ENCODING)
         .map(|value| value.as_bytes().to_ascii_lowercase());
@@ -46,6 +41,17 @@ pub fn reader(
     }
 }
 
+/// What is thrown away for a client that found no place. Git sends no more than one MiB at once
+/// before it has asked.
+const MAX_DISCARDED: usize = 8 * 1024 * 1024;
+const DISCARD: Duration = Duration::from_secs(10);
+
+/// Reads some of a body that nobody wants, so that its sender hears why.
+pub async fn discard(body: Body, idle: Duration) {
+    let mut raw = BodyReader::new(body, idle);
+    let _ = tokio::time::timeout(DISCARD, read_away(&mut raw, MAX_DISCARDED)).await;
+}
+
 /// What is thrown away of a refused push. Beyond it the connection is cut; a larger bound would
 /// let a few bytes of gzip keep us unpacking.
 const MAX_DRAINED: usize = 256 * 1024 * 1024;
@@ -53,17 +59,18 @@ const DRAIN: Duration = Duration::from_secs(60);
 
 /// Reads on and throws away, so that a client that is still sending hears the answer.
 pub async fn drain(reader: &mut Reader) {
-    let work = async {
-        let mut chunk = vec![0; 64 * 1024];
-        let mut drained = 0;
-        while drained < MAX_DRAINED {
-            match reader.read(&mut chunk).await {
-                Ok(read) if read > 0 => drained += read,
-                _ => return,
-            }
+    let _ = tokio::time::timeout(DRAIN, read_away(reader, MAX_DRAINED)).await;
+}
+
+async fn read_away(reader: &mut (impl AsyncRead + Unpin), most: usize) {
+    let mut chunk = vec![0; 64 * 1024];
+    let mut gone = 0;
+    while gone < most {
+        match reader.read(&mut chunk).await {
+            Ok(read) if read > 0 => gone += read,
+            _ => return,
         }
-    };
-    let _ = tokio::time::timeout(DRAIN, work).await;
+    }
 }
 
 struct BodyReader {
@@ -71,6 +78,17 @@ struct BodyReader {
     chunk: Bytes,
     idle: Duration,
     silence: Pin<Box<Sleep>>,
+}
+
+impl BodyReader {
+    fn new(body: Body, idle: Duration) -> Self {
+        Self {
+            body,
+            chunk: Bytes::new(),
+            idle,
+            silence: Box::pin(tokio::time::sleep(idle)),
+        }
+    }
 }
 
 impl AsyncRead for BodyReader {

@@ -15,10 +15,26 @@ use rustc_hash::FxHashMap;
 const RETRY_AFTER_SECS: &str = "5";
 
 pub struct Turnstile {
-    in_all: usize,
-    per_repo: usize,
-    per_network: usize,
+    places: Places,
+    running: IntGauge,
     inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    pub in_all: usize,
+    pub per_repo: usize,
+    pub per_network: usize,
+}
+
+impl Places {
+    pub fn times(self, factor: usize) -> Self {
+        Self {
+            in_all: self.in_all.saturating_mul(factor),
+            per_repo: self.per_repo.saturating_mul(factor),
+            per_network: self.per_network.saturating_mul(factor),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -33,7 +49,6 @@ pub struct Turn {
     turnstile: Arc<Turnstile>,
     repo: RepoId,
     network: Option<IpAddr>,
-    running: IntGauge,
 }
 
 /// What is full.
@@ -45,31 +60,25 @@ pub enum Busy {
 }
 
 impl Turnstile {
-    pub fn new(in_all: usize, per_repo: usize, per_network: usize) -> Arc<Self> {
+    pub fn new(places: Places, running: IntGauge) -> Arc<Self> {
         Arc::new(Self {
-            in_all,
-            per_repo,
-            per_network,
+            places,
+            running,
             inside: Mutex::default(),
         })
     }
 
-    pub fn enter(
-        self: &Arc<Self>,
-        repo: &RepoId,
-        network: Option<IpAddr>,
-        running: IntGauge,
-    ) -> Result<Turn, Busy> {
+    pub fn enter(self: &Arc<Self>, repo: &RepoId, network: Option<IpAddr>) -> Result<Turn, Busy> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
         let of_network = network.and_then(|network| inside.networks.get(&network).copied());
-        if inside.all >= self.in_all {
+        if inside.all >= self.places.in_all {
             return Err(Busy::Server);
         }
-        if of_repo >= self.per_repo {
+        if of_repo >= self.places.per_repo {
             return Err(Busy::Repository);
         }
-        if of_network >= Some(self.per_network) {
+        if of_network >= Some(self.places.per_network) {
             return Err(Busy::Address);
         }
         inside.all += 1;
@@ -77,12 +86,11 @@ impl Turnstile {
         if let Some(network) = network {
             *inside.networks.entry(network).or_default() += 1;
         }
-        running.inc();
+        self.running.inc();
         Ok(Turn {
             turnstile: Arc::clone(self),
             repo: repo.clone(),
             network,
-            running,
         })
     }
 }
@@ -96,7 +104,7 @@ impl Drop for Turn {
         if let Some(network) = &self.network {
             leave(&mut inside.networks, network);
         }
-        self.running.dec();
+        self.turnstile.running.dec();
     }
 }
 
@@ -129,10 +137,15 @@ mod tests {
 
     #[test]
     fn places_are_counted_in_three_ways_and_given_back() {
-        let turnstile = Turnstile::new(3, 2, 1);
-        let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
         let gauge = IntGauge::new("g", "g").unwrap();
-        let enter = |n, network| turnstile.enter(&repo(n), network, gauge.clone());
+        let places = Places {
+            in_all: 3,
+            per_repo: 2,
+            per_network: 1,
+        };
+        let turnstile = Turnstile::new(places, gauge.clone());
+        let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
+        let enter = |n, network| turnstile.enter(&repo(n), network);
         let address = Some("192.0.2.1".parse().unwrap());
         let first = enter(1, address).ok().unwrap();
         assert_eq!(enter(2, address).err(), Some(Busy::Address));

@@ -19,23 +19,30 @@ use grasp_core::RepoId;
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 use tokio::sync::Semaphore;
 
-use self::busy::{Busy, Turnstile};
+use self::busy::{Busy, Places, Turn, Turnstile};
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
-use crate::driver;
 use crate::hosting::Repositories;
 use crate::metrics::Metrics;
+use crate::{crash, driver};
 
 /// Commands of a push, and what a fetch says it has, before any pack. 64 MiB are a million `have`
 /// lines.
 const MAX_REQUEST: u64 = 64 * 1024 * 1024;
+
+/// Lists of refs and pages at once for each fetch or push: they take milliseconds. With the
+/// default of 64 that is half of the threads that may wait for the disk.
+const LOOKS: usize = 4;
 
 /// What the git endpoints share.
 pub struct GitSite {
     pub repositories: Arc<Repositories>,
     driver: driver::Handle,
     metrics: Arc<Metrics>,
-    turnstile: Arc<Turnstile>,
+    /// Fetches and pushes.
+    work: Arc<Turnstile>,
+    /// Lists of refs and pages.
+    looks: Arc<Turnstile>,
     tidying: Semaphore,
     limits: GitLimits,
 }
@@ -62,15 +69,17 @@ impl GitSite {
         driver: driver::Handle,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let places = Places {
+            in_all: config.git_concurrent,
+            per_repo: config.git_concurrent_per_repository,
+            per_network: config.git_concurrent_per_ip,
+        };
         Self {
             repositories,
             driver,
+            work: Turnstile::new(places, metrics.git_running.clone()),
+            looks: Turnstile::new(places.times(LOOKS), metrics.git_looking.clone()),
             metrics,
-            turnstile: Turnstile::new(
-                config.git_concurrent,
-                config.git_concurrent_per_repository,
-                config.git_concurrent_per_ip,
-            ),
             tidying: Semaphore::new(1),
             limits: GitLimits {
                 push_bytes: config.max_push_bytes.as_u64(),
@@ -99,9 +108,20 @@ impl GitSite {
     ) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_post = *request.method() == Method::POST;
-        let (repositories, id) = (Arc::clone(&self.repositories), route.repo.clone());
-        let opened = off_the_loop(move || repositories.open(&id));
-        let repo = match opened.await {
+        let entered = match route.endpoint {
+            Endpoint::UploadPack | Endpoint::ReceivePack if is_post => {
+                self.work.enter(&route.repo, client.network)
+            }
+            _ => self.look(&route.repo, client),
+        };
+        let turn = match entered {
+            Ok(turn) => turn,
+            Err(busy) => {
+                body::discard(request.into_body(), self.limits.idle).await;
+                return busy.into_response();
+            }
+        };
+        let repo = match self.open(&route.repo).await {
             Ok(repo) => repo,
             Err(error) if error.is_not_found() => {
                 let text = format!("there is no repository {} here\n", route.repo);
@@ -116,14 +136,8 @@ impl GitSite {
                 drop(request);
                 self.info_refs(&repo, &query, protocol).await
             }
-            Endpoint::UploadPack if is_post => match self.enter(&route.repo, client) {
-                Ok(turn) => self.fetch(&repo, turn, request).await,
-                Err(busy) => busy.into_response(),
-            },
-            Endpoint::ReceivePack if is_post => match self.enter(&route.repo, client) {
-                Ok(turn) => self.push(route.repo, repo, turn, request).await,
-                Err(busy) => busy.into_response(),
-            },
+            Endpoint::UploadPack if is_post => self.fetch(&repo, turn, request).await,
+            Endpoint::ReceivePack if is_post => self.push(route.repo, repo, turn, request).await,
             Endpoint::InfoRefs | Endpoint::UploadPack | Endpoint::ReceivePack => {
                 let text = "this address takes another method\n";
                 (StatusCode::METHOD_NOT_ALLOWED, text).into_response()
@@ -135,9 +149,14 @@ impl GitSite {
         }
     }
 
-    fn enter(&self, repo: &RepoId, client: Client) -> Result<busy::Turn, Busy> {
-        let running = self.metrics.git_running.clone();
-        self.turnstile.enter(repo, client.network, running)
+    /// A place for something that only reads refs.
+    pub fn look(&self, repo: &RepoId, client: Client) -> Result<Turn, Busy> {
+        self.looks.enter(repo, client.network)
+    }
+
+    async fn open(&self, repo: &RepoId) -> Result<Repo, GitError> {
+        let (repositories, repo) = (Arc::clone(&self.repositories), repo.clone());
+        off_the_loop(move || repositories.open(&repo)).await
     }
 
     async fn info_refs(&self, repo: &Repo, query: &str, protocol: Protocol) -> Response<Body> {
@@ -150,7 +169,10 @@ impl GitSite {
             return (StatusCode::FORBIDDEN, text).into_response();
         };
         let opened = repo.clone();
-        let advert = move || Ok(advertise(service, protocol, &opened.refs()?));
+        let advert = move || {
+            crash::before("refs");
+            Ok(advertise(service, protocol, &opened.refs()?))
+        };
         let body = match off_the_loop(advert).await {
             Ok(body) => body,
             Err(error) => return failed(&repo.dir().display(), &error),
