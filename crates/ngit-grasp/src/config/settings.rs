@@ -195,6 +195,9 @@ settings! {
         /// The size on disk from which a repository takes no more pushes.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
+        /// What stays free on the disk of the git data: with less, pushes are refused.
+        NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
+
         /// Fetches and pushes worked on at once; more are told to come back.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 

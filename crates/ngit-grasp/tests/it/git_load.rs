@@ -7,7 +7,7 @@ use std::sync::Arc;
 use testkit::{Author, Client, Project, Server, WorkTree, now};
 
 use crate::hosted::{
-    HalfPush, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
+    HalfPush, NULL, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
     memory, next_state, path, pkt, post, remote_ref, served,
 };
 use crate::support::{Reply, eventually, get, head, metric, request, tcp};
@@ -426,6 +426,70 @@ async fn a_push_beyond_the_limit_is_refused_and_leaves_no_trace() {
         said.stderr
     );
     assert_eq!(remote_ref(&url, "refs/heads/main"), Some(first));
+    assert_nothing_left(&server, &project).await;
+}
+
+/// A pull request of so much noise, and its push in two parts.
+async fn noisy_request(
+    client: &mut Client,
+    project: &Project,
+    tree: &WorkTree,
+    seed: u64,
+    bytes: usize,
+) -> Slow {
+    let first = tree.rev("main");
+    tree.git(&["checkout", "-q", "--detach", &first]);
+    let tip = tree.commit_noise("noise", seed, bytes);
+    let request = project.pull_request(&project.owner, &tip);
+    held(client, &request).await;
+    let name = format!("refs/nostr/{}", request.id);
+    let mut body = commands(&[(NULL, &tip, &name)]);
+    body.extend(tree.pack(&[&tip, &format!("^{first}")]));
+    let middle = body.len() / 2;
+    Slow { body, middle }
+}
+
+#[tokio::test]
+async fn pushes_at_once_share_the_room_of_their_repository() {
+    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "4MiB")]);
+    let (project, tree) = (Project::new(&Author::new(1), "narrow"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let (addr, dir) = (server.addr(), path(&server, &project));
+    let mut slow = Vec::new();
+    for (seed, bytes) in [(1, 2500 << 10), (2, 2500 << 10), (3, 1000 << 10)] {
+        slow.push(noisy_request(&mut client, &project, &tree, seed, bytes).await);
+    }
+    let [one, two, three] = slow.as_slice() else {
+        panic!("three pushes");
+    };
+    // Each alone has room; each is half here before the other is whole.
+    let begin =
+        |push: &Slow| HalfPush::begin(addr, &dir, push.body.len(), &push.body[..push.middle]);
+    let halves = (begin(one), begin(two));
+    let both = || async { leftovers(&directory(&server, &project)).len() == 2 };
+    eventually("both are under way", both).await;
+    let replies = [one.end(halves.0), two.end(halves.1)];
+    let refused = |reply: &&Reply| reply.body.contains("may not become larger");
+    assert_eq!(replies.iter().filter(refused).count(), 1, "{replies:?}");
+    // What the refused one had brought is free again.
+    let reply = three.end(begin(three));
+    assert!(reply.body.contains("ok refs/nostr/"), "{reply:?}");
+    assert_nothing_left(&server, &project).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_is_almost_full_takes_no_push() {
+    let server = grasp_with(&[("NGIT_MIN_FREE_BYTES", "1024TiB")]);
+    let (project, tree) = (Project::new(&Author::new(1), "late"), WorkTree::new());
+    let mut client = Client::connect(&server.ws_url()).await;
+    held(&mut client, &project.announcement(now() - 100)).await;
+    next_state(&mut client, &project, &tree, now() - 50).await;
+    let said = tree.try_git(&["push", &project.url(&server), "main"]);
+    assert!(
+        !said.ok && said.stderr.contains("disk is almost full"),
+        "{}",
+        said.stderr
+    );
     assert_nothing_left(&server, &project).await;
 }
 

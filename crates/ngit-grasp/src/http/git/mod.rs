@@ -5,6 +5,7 @@ mod body;
 mod busy;
 mod fetch;
 mod push;
+mod room;
 mod route;
 
 use std::net::IpAddr;
@@ -20,6 +21,7 @@ use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 use tokio::sync::Semaphore;
 
 use self::busy::{Busy, Places, Turn, Turnstile};
+use self::room::{Disk, Rooms};
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
 use crate::hosting::Repositories;
@@ -43,6 +45,7 @@ pub struct GitSite {
     work: Arc<Turnstile>,
     /// Lists of refs and pages.
     looks: Arc<Turnstile>,
+    rooms: Rooms,
     tidying: Semaphore,
     limits: GitLimits,
 }
@@ -50,7 +53,6 @@ pub struct GitSite {
 #[derive(Debug, Clone, Copy)]
 pub struct GitLimits {
     pub push_bytes: u64,
-    pub repository_bytes: u64,
     pub timeout: Duration,
     pub idle: Duration,
 }
@@ -74,16 +76,20 @@ impl GitSite {
             per_repo: config.git_concurrent_per_repository,
             per_network: config.git_concurrent_per_ip,
         };
+        let disk = Disk {
+            root: config.git_data_path.clone(),
+            min_free: config.min_free_bytes.as_u64(),
+        };
         Self {
             repositories,
             driver,
             work: Turnstile::new(places, metrics.git_running.clone()),
             looks: Turnstile::new(places.times(LOOKS), metrics.git_looking.clone()),
             metrics,
+            rooms: Rooms::new(config.max_repository_bytes.as_u64(), disk),
             tidying: Semaphore::new(1),
             limits: GitLimits {
                 push_bytes: config.max_push_bytes.as_u64(),
-                repository_bytes: config.max_repository_bytes.as_u64(),
                 timeout: config.git_timeout,
                 idle: config.git_idle,
             },

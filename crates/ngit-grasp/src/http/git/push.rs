@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
+use super::room::{Full, Room};
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::crash;
 use crate::driver::{self, Awaited, PushReply, PushRequest};
@@ -107,6 +108,15 @@ async fn asked_only(head: &PushHead, body: &mut Reader) -> Response<Body> {
         return (StatusCode::BAD_REQUEST, "the list of refs is empty\n").into_response();
     }
     git_response(RESULT, Body::empty())
+}
+
+/// Why a push's objects were not taken.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Full(#[from] Full),
 }
 
 enum HeadError {
@@ -225,34 +235,50 @@ impl Pushing {
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
-    async fn take_objects(&mut self) -> Result<(), GitError> {
+    async fn take_objects(&mut self) -> Result<(), NotTaken> {
+        let room = self.room().await?;
         let limits = PackLimits {
-            max_bytes: self.room().await?,
+            max_bytes: self.site.limits.push_bytes.min(room.left()),
             deadline: self.site.limits.timeout,
             ..PackLimits::default()
         };
         let repo = self.repo.clone();
         let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
-        let filled = tokio::time::timeout(limits.deadline, self.fill(&mut quarantine, &limits));
+        let fill = self.fill(&mut quarantine, &room, &limits);
+        let filled = tokio::time::timeout(limits.deadline, fill).await;
         let late = |_| {
             let (args, after) = ("push".to_owned(), limits.deadline);
             Err(GitError::TimedOut { args, after })
         };
-        let filled = filled.await.unwrap_or_else(late);
+        let filled = filled.unwrap_or_else(late);
+        let no_room = match &filled {
+            Err(error)
+                if error.is_too_large() && limits.max_bytes < self.site.limits.push_bytes =>
+            {
+                Some(Full::Repository)
+            }
+            _ => room.full(),
+        };
         // Also a refused one: removing what it holds takes the disk its time.
-        off_the_loop(move || {
+        let adopted = off_the_loop(move || {
             filled?;
             crash::before("adopt");
             let adopted = quarantine.migrate();
             crash::after("adopt");
             adopted
-        })
-        .await
+        });
+        match (adopted.await, no_room) {
+            (Ok(()), _) => room.keep(),
+            (Err(_), Some(full)) => return Err(full.into()),
+            (Err(error), None) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     async fn fill(
         &mut self,
         quarantine: &mut Quarantine,
+        room: &Room,
         limits: &PackLimits,
     ) -> Result<(), GitError> {
         let tips = self.head.commands.iter().filter_map(|command| command.new);
@@ -262,28 +288,29 @@ impl Pushing {
         let mut first = [0];
         // Only deletions, or nothing new: then no pack follows.
         if pack.read(&mut first).await.map_err(GitError::Body)? > 0 {
-            let pack = io::Cursor::new(first).chain(pack);
+            let pack = room.count(io::Cursor::new(first).chain(pack));
             let received = quarantine.receive_pack(pack, limits).await?;
             self.site.metrics.git_bytes_in.inc_by(received.bytes);
         }
         quarantine.check_connected(&tips, limits.deadline).await
     }
 
-    /// Bytes that this push may bring.
-    fn room(&self) -> impl Future<Output = Result<u64, GitError>> + use<> {
-        let (repo, limits) = (self.repo.clone(), self.site.limits);
-        off_the_loop(move || {
-            let left = limits.repository_bytes.saturating_sub(repo.size()?);
-            Ok(limits.push_bytes.min(left))
-        })
+    /// Its part of what the repository may still grow by. Borrows nothing, as above.
+    fn room(&self) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
+        let (site, id) = (Arc::clone(&self.site), self.id.clone());
+        let repo = self.repo.clone();
+        let enter = off_the_loop(move || Ok(site.rooms.enter(&id, repo.size()?)));
+        async move { Ok(enter.await??) }
     }
 
-    fn explain(&self, error: &GitError) -> String {
-        if error.is_client_fault() {
-            return error.to_string();
+    fn explain(&self, why: &NotTaken) -> String {
+        match why {
+            NotTaken::Git(error) if !error.is_client_fault() => {
+                self.failed(error);
+                "the server could not take them, try again later".to_owned()
+            }
+            _ => why.to_string(),
         }
-        self.failed(error);
-        "the server could not take them, try again later".to_owned()
     }
 
     fn failed(&self, error: &GitError) -> PushRefusal {

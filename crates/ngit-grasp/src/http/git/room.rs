@@ -1,0 +1,190 @@
+//! How much a push may bring: what its repository may still grow by, which all pushes to it that
+//! are under way share, and what the disk keeps free.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+
+use grasp_core::RepoId;
+use rustc_hash::FxHashMap;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Bytes between two looks at the disk: sixty-four pushes at once pass the floor by a GiB at most.
+const LOOK_EVERY: u64 = 16 * 1024 * 1024;
+
+pub struct Rooms {
+    repository_bytes: u64,
+    disk: Disk,
+    /// What each repository with a push under way may still grow by.
+    left: Mutex<FxHashMap<RepoId, Weak<AtomicU64>>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Disk {
+    pub root: PathBuf,
+    pub min_free: u64,
+}
+
+/// What has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    #[error("this repository may not become larger here")]
+    Repository,
+    #[error("the server's disk is almost full, try again later")]
+    Disk,
+}
+
+/// One push's part. Unless it is kept, its bytes are given back when it is dropped.
+pub struct Room {
+    left: Arc<AtomicU64>,
+    disk: Disk,
+    taken: AtomicU64,
+    full: OnceLock<Full>,
+}
+
+impl Rooms {
+    pub fn new(repository_bytes: u64, disk: Disk) -> Self {
+        Self {
+            repository_bytes,
+            disk,
+            left: Mutex::default(),
+        }
+    }
+
+    /// `size` is the repository's on disk, with what other pushes have brought so far.
+    pub fn enter(&self, repo: &RepoId, size: u64) -> Result<Room, Full> {
+        if self.disk.is_low() {
+            return Err(Full::Disk);
+        }
+        let now = self.repository_bytes.saturating_sub(size);
+        let mut repos = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        repos.retain(|_, left| left.strong_count() > 0);
+        let shared = repos.get(repo).and_then(Weak::upgrade);
+        let left = shared.unwrap_or_else(|| Arc::new(AtomicU64::new(now)));
+        // What git adds to a pack shows on the disk alone.
+        if left.fetch_min(now, Ordering::Relaxed).min(now) == 0 {
+            return Err(Full::Repository);
+        }
+        repos.insert(repo.clone(), Arc::downgrade(&left));
+        Ok(Room {
+            left,
+            disk: self.disk.clone(),
+            taken: AtomicU64::new(0),
+            full: OnceLock::new(),
+        })
+    }
+}
+
+impl Disk {
+    /// False also if the system cannot say.
+    fn is_low(&self) -> bool {
+        let found = rustix::fs::statvfs(&self.root);
+        found.is_ok_and(|found| found.f_bavail.saturating_mul(found.f_frsize) < self.min_free)
+    }
+}
+
+impl Room {
+    pub fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// What ended a push that could not be read to its end.
+    pub fn full(&self) -> Option<Full> {
+        self.full.get().copied()
+    }
+
+    /// Its bytes stay in the repository.
+    pub fn keep(self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+
+    /// Fails where a pack finds no room any more.
+    pub fn count<R>(&self, inner: R) -> Counted<'_, R> {
+        Counted { inner, room: self }
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), Full> {
+        let less = |left: u64| left.checked_sub(bytes);
+        let order = Ordering::Relaxed;
+        let fits = self.left.fetch_update(order, order, less).is_ok();
+        if !fits {
+            return Err(*self.full.get_or_init(|| Full::Repository));
+        }
+        let before = self.taken.fetch_add(bytes, order);
+        let due = before / LOOK_EVERY != (before + bytes) / LOOK_EVERY;
+        if due && self.disk.is_low() {
+            return Err(*self.full.get_or_init(|| Full::Disk));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let taken = *self.taken.get_mut();
+        self.left.fetch_add(taken, Ordering::Relaxed);
+    }
+}
+
+pub struct Counted<'a, R> {
+    inner: R,
+    room: &'a Room,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Counted<'_, R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        Poll::Ready(self.room.take(read).map_err(io::Error::other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::{Identifier, Pubkey};
+
+    fn rooms(repository_bytes: u64, min_free: u64) -> Rooms {
+        let root = std::env::temp_dir();
+        Rooms::new(repository_bytes, Disk { root, min_free })
+    }
+
+    fn repo(n: u8) -> RepoId {
+        RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap())
+    }
+
+    #[test]
+    fn pushes_to_one_repository_share_its_room() {
+        let rooms = rooms(100, 0);
+        let one = rooms.enter(&repo(1), 20).unwrap();
+        let two = rooms.enter(&repo(1), 20).unwrap();
+        let other = rooms.enter(&repo(2), 20).unwrap();
+        assert_eq!(one.take(50), Ok(()));
+        assert_eq!(two.take(50), Err(Full::Repository));
+        assert_eq!(two.full(), Some(Full::Repository));
+        assert_eq!(two.take(30), Ok(()));
+        assert_eq!(other.left(), 80);
+        // Refused, its bytes are somebody else's; kept, they are on the disk.
+        drop(two);
+        assert_eq!(one.left(), 30);
+        one.keep();
+        assert_eq!(rooms.enter(&repo(1), 70).unwrap().left(), 30);
+        assert_eq!(rooms.enter(&repo(1), 100).err(), Some(Full::Repository));
+    }
+
+    #[test]
+    fn a_disk_that_is_almost_full_takes_nothing() {
+        assert_eq!(
+            rooms(100, u64::MAX).enter(&repo(1), 0).err(),
+            Some(Full::Disk)
+        );
+    }
+}
