@@ -1,8 +1,10 @@
 //! Many at once, much at once, and clients that leave in the middle.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use testkit::{Author, Client, Project, Server, WorkTree, now};
 
@@ -205,23 +207,67 @@ async fn noisy(server: &Server, project: &Project, tree: &WorkTree, bytes: usize
     client
 }
 
+/// Asks for everything and reads the beginning.
+fn begin_clone(server: &Server, project: &Project, tree: &WorkTree) -> TcpStream {
+    let words = "side-band-64k ofs-delta agent=test";
+    let want = format!("want {} {words}\n", tree.head());
+    let body = [pkt(&want), b"0000".to_vec(), pkt("done\n")].concat();
+    let length = body.len().to_string();
+    let path = format!("{}/git-upload-pack", path(server, project));
+    let text = head("POST", &path, &[("Content-Length", &length)]);
+    let mut stream = tcp(server.addr());
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    // The rest does not fit what lies between us, so that git is still at it.
+    stream.read_exact(&mut [0; 10_000]).unwrap();
+    stream
+}
+
+async fn assert_place_is_free(server: &Server) {
+    eventually("no git", || async { git_processes(server).is_empty() }).await;
+    let running = || async { metric(server, "ngit_git_running") == 0.0 };
+    eventually("no place is taken", running).await;
+}
+
+#[tokio::test]
+async fn a_clone_that_nobody_reads_is_given_up() {
+    let server = grasp_with(&[("NGIT_WRITE_TIMEOUT_SECS", "1")]);
+    let (project, tree) = (Project::new(&Author::new(1), "unread"), WorkTree::new());
+    let _client = noisy(&server, &project, &tree, 32 << 20).await;
+    let stream = begin_clone(&server, &project, &tree);
+    assert!(!git_processes(&server).is_empty());
+    assert_place_is_free(&server).await;
+    drop(stream);
+}
+
+/// Always a little, never enough.
+#[tokio::test]
+async fn a_clone_that_is_read_too_slowly_ends_at_its_deadline() {
+    let server = grasp_with(&[("NGIT_GIT_TIMEOUT_SECS", "10")]);
+    let (project, tree) = (Project::new(&Author::new(1), "slow"), WorkTree::new());
+    let _client = noisy(&server, &project, &tree, 64 << 20).await;
+    let mut stream = begin_clone(&server, &project, &tree);
+    let started = Instant::now();
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    let mut chunk = vec![0; 64 << 10];
+    while !git_processes(&server).is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(30), "still served");
+        ticks.tick().await;
+        if stream.read(&mut chunk).unwrap_or(0) == 0 {
+            break;
+        }
+    }
+    assert!(started.elapsed() > Duration::from_secs(9));
+    assert_place_is_free(&server).await;
+}
+
 #[tokio::test]
 async fn a_client_that_vanishes_in_mid_clone_leaves_no_git_process() {
     let server = grasp();
     let (project, tree) = (Project::new(&Author::new(1), "half"), WorkTree::new());
     let _client = noisy(&server, &project, &tree, 32 << 20).await;
-    let words = "side-band-64k ofs-delta agent=test";
-    let want = format!("want {} {words}\n", tree.head());
-    let body = [pkt(&want), b"0000".to_vec(), pkt("done\n")].concat();
     for _ in 0..3 {
-        let mut stream = tcp(server.addr());
-        let length = body.len().to_string();
-        let path = format!("{}/git-upload-pack", path(&server, &project));
-        let text = head("POST", &path, &[("Content-Length", &length)]);
-        stream.write_all(text.as_bytes()).unwrap();
-        stream.write_all(&body).unwrap();
-        // The rest does not fit what lies between us, so that git is still at it.
-        stream.read_exact(&mut [0; 10_000]).unwrap();
+        let stream = begin_clone(&server, &project, &tree);
         assert!(!git_processes(&server).is_empty());
         drop(stream);
         eventually("no git", || async { git_processes(&server).is_empty() }).await;
