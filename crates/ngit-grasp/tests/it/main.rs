@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod differential;
 mod git_crash;
+mod git_limits;
 mod git_load;
 mod git_lost;
 mod git_upkeep;

@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use grasp_core::Event;
 use testkit::{Client, Project, Server, WorkTree, json};
 
-use super::{Ledger, Request, World, blocking, next_state};
+use super::{Ledger, Request, Signed, World, blocking, next_state};
 use crate::hosted::{directory, grasp_with, remote_ref};
 use crate::support::{DEADLINE, stored};
 
@@ -106,59 +106,62 @@ impl World {
         let fresh = Project::new(&self.dave.author, "fresh");
         let announcements = [&hers, &his, &fresh].map(|one| one.announcement(self.tick()));
         let [announced, co_announced, abandoned] = announcements;
-        let first = next_state(&self.alice, &hers, self.tick());
-        let second = next_state(&self.alice, &hers, self.tick());
-        let tip = self.carol.tree.head();
-        let request = hers.pull_request(&self.carol.author, &tip);
-        let delete = |project: &Project| {
-            let address = project.address();
-            let at = self.tick();
-            project.owner.event(5, at, &[&["a", &address]], "")
-        };
-        let push = |state: &super::Signed, more: &[&Event]| {
-            let refs = state.heads.iter();
-            Step::Push(Push {
-                tree: Arc::clone(&self.alice.tree),
-                project: hers.clone(),
-                refspecs: refs.map(|(name, id)| format!("+{id}:{name}")).collect(),
-                serves: [&[&state.event], more]
-                    .concat()
-                    .into_iter()
-                    .cloned()
-                    .collect(),
-            })
-        };
+        let states = [(); 2].map(|()| next_state(&self.alice, &hers, self.tick()));
+        let [first, second] = &states;
+        let request = self.request();
         let steps = vec![
             Step::Publish(announced.clone()),
             Step::Publish(first.event.clone()),
-            push(&first, &[&announced]),
+            self.push_of(first, &[&announced]),
             Step::Publish(co_announced.clone()),
             Step::Publish(second.event.clone()),
-            push(&second, &[&announced, &co_announced]),
+            self.push_of(second, &[&announced, &co_announced]),
             Step::Restart,
-            Step::Publish(request.clone()),
+            Step::Publish(request.event.clone()),
             Step::Push(Push {
                 tree: Arc::clone(&self.carol.tree),
                 project: hers.clone(),
-                refspecs: vec![format!("+{tip}:refs/nostr/{}", request.id)],
-                serves: vec![request.clone(), announced, second.event.clone()],
+                refspecs: vec![format!("+{}:refs/nostr/{}", request.tip, request.event.id)],
+                serves: vec![request.event.clone(), announced, second.event.clone()],
             }),
             Step::Publish(abandoned),
-            Step::Publish(delete(&fresh)),
-            Step::Publish(delete(&hers)),
+            Step::Publish(self.deletion(&fresh)),
+            Step::Publish(self.deletion(&hers)),
         ];
+        *self.ledger() = Ledger {
+            states: states.to_vec(),
+            requests: vec![request],
+        };
         let main = self.alice.tree.head();
-        let request = Request {
-            event: request,
+        Plot { steps, fresh, main }
+    }
+
+    fn request(&self) -> Request {
+        let tip = self.carol.tree.head();
+        Request {
+            event: self.hers().pull_request(&self.carol.author, &tip),
             tip,
             acknowledged: false,
             pushed: false,
-        };
-        *self.ledger() = Ledger {
-            states: vec![first, second],
-            requests: vec![request],
-        };
-        Plot { steps, fresh, main }
+        }
+    }
+
+    fn push_of(&self, state: &Signed, more: &[&Event]) -> Step {
+        let refs = state.heads.iter();
+        let mut serves = vec![state.event.clone()];
+        serves.extend(more.iter().map(|event| (*event).clone()));
+        Step::Push(Push {
+            tree: Arc::clone(&self.alice.tree),
+            project: self.hers(),
+            refspecs: refs.map(|(name, id)| format!("+{id}:{name}")).collect(),
+            serves,
+        })
+    }
+
+    fn deletion(&self, project: &Project) -> Event {
+        let address = project.address();
+        let at = self.tick();
+        project.owner.event(5, at, &[&["a", &address]], "")
     }
 
     /// From the first step that nobody has acknowledged.
