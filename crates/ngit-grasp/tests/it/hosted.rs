@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use grasp_core::Event;
+use testkit::git::try_git;
 use testkit::grasp::DOMAIN;
 use testkit::{Client, Project, Server, WorkTree, json, now};
 
@@ -84,8 +85,8 @@ pub async fn next_state(
 
 /// Lines of `ls-remote`.
 pub fn remote_refs(url: &str) -> Vec<String> {
-    let tree = WorkTree::new();
-    let said = tree.git(&["ls-remote", url]);
+    let said = try_git(&std::env::temp_dir(), &["ls-remote", url]);
+    assert!(said.ok, "{said:?}");
     said.stdout.lines().map(str::to_owned).collect()
 }
 
