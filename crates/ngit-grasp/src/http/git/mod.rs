@@ -114,13 +114,7 @@ impl GitSite {
     ) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_post = *request.method() == Method::POST;
-        let entered = match route.endpoint {
-            Endpoint::UploadPack | Endpoint::ReceivePack if is_post => {
-                self.work.enter(&route.repo, client.network)
-            }
-            _ => self.look(&route.repo, client),
-        };
-        let turn = match entered {
+        let turn = match self.enter(&route, client, is_post) {
             Ok(turn) => turn,
             Err(busy) => {
                 body::discard(request.into_body(), self.limits.idle).await;
@@ -129,11 +123,7 @@ impl GitSite {
         };
         let repo = match self.open(&route.repo).await {
             Ok(repo) => repo,
-            Err(error) if error.is_not_found() => {
-                let text = format!("there is no repository {} here\n", route.repo);
-                return (StatusCode::NOT_FOUND, text).into_response();
-            }
-            Err(error) => return failed(&route.repo, &error),
+            Err(response) => return response,
         };
         match route.endpoint {
             Endpoint::InfoRefs if is_read => {
@@ -155,14 +145,30 @@ impl GitSite {
         }
     }
 
+    fn enter(&self, route: &Route, client: Client, is_post: bool) -> Result<Turn, Busy> {
+        match route.endpoint {
+            Endpoint::UploadPack | Endpoint::ReceivePack if is_post => {
+                self.work.enter(&route.repo, client.network)
+            }
+            _ => self.look(&route.repo, client),
+        }
+    }
+
     /// A place for something that only reads refs.
     pub fn look(&self, repo: &RepoId, client: Client) -> Result<Turn, Busy> {
         self.looks.enter(repo, client.network)
     }
 
-    async fn open(&self, repo: &RepoId) -> Result<Repo, GitError> {
-        let (repositories, repo) = (Arc::clone(&self.repositories), repo.clone());
-        off_the_loop(move || repositories.open(&repo)).await
+    async fn open(&self, id: &RepoId) -> Result<Repo, Response<Body>> {
+        let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
+        let opened = off_the_loop(move || repositories.open(&repo)).await;
+        opened.map_err(|error| match error.is_not_found() {
+            true => {
+                let text = format!("there is no repository {id} here\n");
+                (StatusCode::NOT_FOUND, text).into_response()
+            }
+            false => failed(id, &error),
+        })
     }
 
     async fn info_refs(&self, repo: &Repo, query: &str, protocol: Protocol) -> Response<Body> {

@@ -245,12 +245,7 @@ impl Pushing {
         let repo = self.repo.clone();
         let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
         let fill = self.fill(&mut quarantine, &room, &limits);
-        let filled = tokio::time::timeout(limits.deadline, fill).await;
-        let late = |_| {
-            let (args, after) = ("push".to_owned(), limits.deadline);
-            Err(GitError::TimedOut { args, after })
-        };
-        let filled = filled.unwrap_or_else(late);
+        let filled = in_time(limits.deadline, fill).await;
         let no_room = match &filled {
             Err(error)
                 if error.is_too_large() && limits.max_bytes < self.site.limits.push_bytes =>
@@ -333,6 +328,18 @@ impl Pushing {
         };
         report.encode(&self.head.capabilities)
     }
+}
+
+async fn in_time<T>(
+    after: Duration,
+    work: impl Future<Output = Result<T, GitError>>,
+) -> Result<T, GitError> {
+    let late = |_| {
+        let args = "push".to_owned();
+        Err(GitError::TimedOut { args, after })
+    };
+    let done = tokio::time::timeout(after, work).await;
+    done.unwrap_or_else(late)
 }
 
 type Decided = oneshot::Receiver<(Awaited, Decision)>;
