@@ -9,6 +9,7 @@ mod input;
 mod known;
 mod landing;
 mod lost;
+mod pruning;
 mod pushing;
 mod restore;
 mod retry;
@@ -25,6 +26,7 @@ pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 pub use self::input::{Failed, GitDone, Input, Restore};
 use self::landing::Landing;
 use self::lost::{Lost, Promises};
+use self::pruning::Prunes;
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
@@ -55,6 +57,8 @@ pub enum Wake {
     Expire,
     /// Something failed and is tried again.
     Retry,
+    /// A repository may have objects that nobody needs.
+    Prune,
 }
 
 /// Decides; does nothing.
@@ -105,6 +109,7 @@ pub struct Core {
     /// Repositories that were looked at since they are hosted.
     checked: FxHashSet<RepoId>,
     lost: BTreeMap<EventId, Lost>,
+    prunes: Prunes,
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
     now: Now,
@@ -138,6 +143,8 @@ enum Errand {
     Mended(RepoId),
     Hidden(EventId),
     Shown(Arc<Event>),
+    PrunePrepared(RepoId),
+    Pruned(RepoId),
     /// Nothing follows.
     Done,
 }
@@ -179,6 +186,7 @@ impl Core {
             checked: FxHashSet::default(),
             lost: BTreeMap::new(),
             hidden: FxHashSet::default(),
+            prunes: Prunes::default(),
             now: Now::default(),
         }
     }
@@ -218,6 +226,7 @@ impl Core {
         }
         self.expire(facts);
         self.retry(facts);
+        self.prune(facts);
     }
 
     #[must_use]
@@ -238,6 +247,7 @@ impl Core {
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
             retry.map(|at| (at, Wake::Retry)),
+            self.prunes.next().map(|at| (at, Wake::Prune)),
         ]
         .into_iter()
         .flatten()
@@ -252,6 +262,7 @@ impl Core {
     /// Begins nothing more that a later start would do as well.
     pub fn wind_down(&mut self) {
         self.unchecked.clear();
+        self.stop_pruning();
     }
 
     pub fn registry(&self) -> &Registry {
@@ -366,6 +377,10 @@ impl Core {
             Some(Errand::Verified(repo, promises)) => {
                 self.on_verified(&repo, &promises, outcome, facts);
             }
+            Some(Errand::PrunePrepared(repo)) => {
+                self.on_prune_prepared(&repo, outcome.is_ok(), facts);
+            }
+            Some(Errand::Pruned(repo)) => self.on_pruned(&repo, outcome.is_ok()),
             Some(Errand::Mended(repo)) if outcome.is_err() => {
                 self.retry_later(Again::Check(repo));
             }

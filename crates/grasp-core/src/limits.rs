@@ -71,6 +71,8 @@ pub struct Limits {
     pub held_for: Duration,
     /// How long the tip of a pull request waits for its event.
     pub tip_for: Duration,
+    /// How often a repository is looked through for objects that nobody needs; zero is never.
+    pub prune_every: Duration,
 
     pub header_timeout: Duration,
     pub http_idle: Duration,
@@ -117,6 +119,7 @@ impl Default for Limits {
             held_bytes: 64 * MIB,
             held_for: Duration::from_secs(30 * 60),
             tip_for: Duration::from_secs(20 * 60),
+            prune_every: Duration::from_secs(24 * 60 * 60),
             header_timeout: Duration::from_secs(10),
             http_idle: Duration::from_secs(75),
             http_body_bytes: MIB,

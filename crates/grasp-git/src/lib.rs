@@ -28,7 +28,7 @@ pub use error::{GitError, PackFault};
 pub use ls_refs::{LsRefs, LsRefsError};
 pub use maintain::Problem;
 pub use objects::{CommitSummary, Objects};
-pub use prune::Pruned;
+pub use prune::{PreparedPrune, Pruned};
 pub use quarantine::{PackLimits, Quarantine, Received};
 pub use refs::{MendedRefs, Ref, RefSet};
 pub use repo::{Leftovers, Repo};

@@ -35,28 +35,60 @@ pub struct Pruned {
 /// has to wait until they are old.
 const MAX_YOUNG: u64 = 2_000_000;
 const PRIORITY: i32 = 10;
+/// Its time is that of the youngest thing that was looked at.
+const PRUNED: &str = "pruned";
 
 impl Repo {
-    /// Drops what is neither reached by a ref, nor by `keep`, nor younger than `grace`. Ids that
-    /// are not here do not matter. `Busy` if objects or refs change while it works, and then
-    /// nothing has happened. A caller that has just been told that an object is here, and wants to
-    /// move a ref to it, must have it in `keep`.
+    /// Drops what is neither reached by a ref, nor by `keep`, nor younger than `grace`; see
+    /// [`Repo::prepare_prune`].
     pub async fn prune(
         &self,
         keep: &[ObjectId],
         grace: Duration,
         deadline: Duration,
     ) -> Result<Pruned, GitError> {
+        match self.prepare_prune(keep, grace, deadline).await? {
+            Some(prepared) => blocking(move || prepared.drop_old()).await,
+            None => Ok(Pruned::default()),
+        }
+    }
+
+    /// Makes the pack that is to replace the old ones. Ids that are not here do not matter.
+    /// `None` if nothing has changed since the last time. `Busy` if objects are just being taken
+    /// over.
+    pub async fn prepare_prune(
+        &self,
+        keep: &[ObjectId],
+        grace: Duration,
+        deadline: Duration,
+    ) -> Result<Option<PreparedPrune>, GitError> {
         let began = Instant::now();
         let (repo, keep) = (self.clone(), keep.to_vec());
         let mut plan = blocking(move || Plan::make(repo, grace)).await?;
-        if plan.packs.is_empty() && plan.loose.is_empty() {
-            return Ok(Pruned::default());
+        if plan.packs.is_empty() && plan.loose.is_empty() || plan.is_done_already() {
+            return Ok(None);
         }
         let plan = blocking(move || plan.find_roots(&keep, deadline).map(|()| plan)).await?;
         let left = deadline.saturating_sub(began.elapsed());
         let made = plan.pack(left).await?;
-        blocking(move || plan.swap(&made)).await
+        Ok(Some(PreparedPrune { plan, made }))
+    }
+}
+
+/// A new pack that waits for its moment. While it does, the repository is not repacked.
+pub struct PreparedPrune {
+    plan: Plan,
+    made: TempDir,
+}
+
+impl PreparedPrune {
+    /// The swap. `Busy` if objects or refs have changed since it was prepared, and then nothing
+    /// has happened. A caller that has just been told that an object is here, and wants to move a
+    /// ref to it, must have it in `keep`. Blocks.
+    pub fn drop_old(self) -> Result<Pruned, GitError> {
+        let pruned = self.plan.swap(&self.made)?;
+        self.plan.note_done()?;
+        Ok(pruned)
     }
 }
 
@@ -134,6 +166,32 @@ impl Plan {
             self.roots.extend(with_links(&objects, id)?);
         }
         Ok(())
+    }
+
+    /// Whatever is here was old enough to be looked at the last time, and no ref has moved since.
+    fn is_done_already(&self) -> bool {
+        let dir = self.repo.dir();
+        let at = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+        let Some(then) = at(&dir.join(PRUNED)) else {
+            return false;
+        };
+        let objects = self.repo.objects_dir();
+        let is_old = |path: &Path| is_old_file(path, then);
+        let packs = self.packs.iter();
+        let mut packs = packs.map(|pack| adopt::part_of(&objects, pack, "pack"));
+        let no_younger = self.young.is_empty() && self.young_loose.is_empty();
+        no_younger
+            && packs.all(|pack| is_old(&pack))
+            && self.loose.iter().all(|name| is_old(&name.path(&objects)))
+            && is_old(&dir.join("packed-refs"))
+    }
+
+    /// Remembers what was old enough this time.
+    fn note_done(&self) -> Result<(), GitError> {
+        let path = self.repo.dir().join(PRUNED);
+        File::create(&path)
+            .and_then(|file| file.set_modified(self.cutoff))
+            .map_err(GitError::io(&path))
     }
 
     /// One pack of all that is reached and not in a pack that stays anyway.

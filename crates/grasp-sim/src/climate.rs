@@ -38,6 +38,7 @@ pub(crate) struct Climate {
     pub(crate) imports: u32,
     /// Of 100 crashes, after how many the disk has lost some objects.
     pub(crate) damage: u32,
+    pub(crate) prune_every: Duration,
     pub(crate) rule: MaintainerRule,
     pub(crate) held_for: Duration,
     pub(crate) held_per_key: usize,
@@ -67,6 +68,7 @@ impl Climate {
             mischief: rng.u32(0..50),
             imports: sometimes(rng, 50),
             damage: sometimes(damage, 40),
+            prune_every: millis(damage, 30_000, 7_200_000),
             rule: if rng.bool() {
                 MaintainerRule::Reciprocal
             } else {
@@ -83,6 +85,7 @@ impl Climate {
             held_for: self.held_for,
             tip_for: self.held_for * 2 / 3,
             held_per_key: self.held_per_key,
+            prune_every: self.prune_every,
             ..Limits::default()
         };
         Policy {

@@ -14,6 +14,14 @@ pub struct Repo {
     pub refs: Refs,
     pub head: Option<RefName>,
     pub tips: BTreeMap<EventId, ObjectId>,
+    /// What a prune would leave, and what was there when it was prepared.
+    prepared: Option<Box<Prepared>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Prepared {
+    keep: BTreeSet<ObjectId>,
+    found: Repo,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +70,13 @@ impl Git {
     pub fn lose_objects(&mut self, repo: &RepoId, mut is_lost: impl FnMut(&ObjectId) -> bool) {
         if let Some(repo) = self.repos.get_mut(repo) {
             repo.objects.retain(|id| !is_lost(id));
+        }
+    }
+
+    /// The process that had prepared something is gone.
+    pub fn forget_prepared(&mut self) {
+        for repo in self.repos.values_mut() {
+            repo.prepared = None;
         }
     }
 
@@ -114,6 +129,28 @@ impl Repo {
                         None => self.tips.remove(id),
                     };
                 }
+                Ok(GitDone::Done)
+            }
+            GitTask::PreparePrune(keep) => {
+                self.prepared = None;
+                let keep = keep.iter().copied().collect();
+                let found = self.clone();
+                self.prepared = Some(Box::new(Prepared { keep, found }));
+                Ok(GitDone::Done)
+            }
+            GitTask::Prune => {
+                let prepared = self.prepared.take().ok_or(Failed)?;
+                if prepared.found != *self {
+                    return Err(Failed);
+                }
+                let Repo { refs, tips, .. } = &prepared.found;
+                let reached: BTreeSet<_> = refs.values().chain(tips.values()).copied().collect();
+                self.objects
+                    .retain(|id| reached.contains(id) || prepared.keep.contains(id));
+                Ok(GitDone::Done)
+            }
+            GitTask::DropPrune => {
+                self.prepared = None;
                 Ok(GitDone::Done)
             }
             GitTask::Look => Ok(GitDone::Refs {

@@ -456,6 +456,7 @@ impl<'t> World<'t> {
         if !self.calm && self.damage.u32(0..100) < self.climate.damage {
             self.lose_objects();
         }
+        self.git.forget_prepared();
         self.life += 1;
         self.checkers = Checkers::default();
         self.tickets.clear();

@@ -133,7 +133,9 @@ fn create_git_dir(config: &Config) -> Result<(), StartError> {
 fn repositories(config: &Config) -> std::io::Result<Repositories> {
     let (keep_for, max_bytes) = (config.retired_for(), config.retired_max_bytes.as_u64());
     let repositories = Repositories::new(config.git_data_path.clone());
-    let repositories = repositories.keeping_retired(keep_for, max_bytes);
+    let repositories = repositories
+        .keeping_retired(keep_for, max_bytes)
+        .pruned_after(config.prune_grace);
     repositories.clear_abandoned()?;
     repositories.clear_retired(keep_for, max_bytes)?;
     Ok(repositories)

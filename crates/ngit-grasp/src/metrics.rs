@@ -18,6 +18,7 @@ pub struct Metrics {
     pub leftovers: IntCounter,
     pub held_oldest_seconds: IntGauge,
     pub git_failures: IntCounter,
+    pub pruned_bytes: IntCounter,
     pub git_running: IntGauge,
     pub git_looking: IntGauge,
     pub git_bytes_in: IntCounter,
@@ -86,6 +87,10 @@ impl Metrics {
             git_failures: make.counter(
                 "ngit_git_failures_total",
                 "Work on repositories that failed",
+            )?,
+            pruned_bytes: make.counter(
+                "ngit_pruned_bytes_total",
+                "Bytes of objects that nobody needed and that were dropped",
             )?,
             git_running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
             git_looking: make.gauge("ngit_git_looking", "Lists of refs and pages being made")?,

@@ -120,4 +120,11 @@ pub enum GitTask {
     SetTips(Vec<(EventId, Option<ObjectId>)>),
     /// Tell what the refs are.
     Look,
+    /// Get ready to drop what neither refs nor these objects reach. It may take long, and other
+    /// tasks of the repository go on meanwhile.
+    PreparePrune(Arc<[ObjectId]>),
+    /// Drop it. Fails when objects or refs have changed since it was prepared.
+    Prune,
+    /// Do not drop it after all.
+    DropPrune,
 }

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::facts::{Facts, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind};
 use crate::id::EventId;
-use crate::nip34::RepoId;
+use crate::nip34::{PULL_REQUEST, RepoId};
 use crate::purgatory::Held;
 use crate::registry::Standing;
 
@@ -179,6 +179,15 @@ impl Core {
         }
     }
 
+    /// Updates that were served before their pull request have its repositories for places now.
+    fn check_updates(&mut self, event: &Event, facts: &dyn Facts) {
+        if event.kind == PULL_REQUEST && facts.is_named(event) {
+            for repo in self.served_from(event, facts) {
+                self.check(repo);
+            }
+        }
+    }
+
     pub(super) fn on_landed(
         &mut self,
         event: &Arc<Event>,
@@ -188,7 +197,10 @@ impl Core {
         let id = &event.id;
         let again = self.landing.remove(id).is_some_and(|landing| landing.again);
         match outcomes.as_deref() {
-            Ok([outcome, ..]) => self.released(event, *outcome, facts),
+            Ok([outcome, ..]) => {
+                self.released(event, *outcome, facts);
+                self.check_updates(event, facts);
+            }
             _ => {
                 let repos = self.repos_of_held(id);
                 for repo in repos {
@@ -285,6 +297,10 @@ impl Place {
 }
 
 impl Landing {
+    pub fn touches(&self, repo: &RepoId) -> bool {
+        self.repos.iter().any(|place| place.repo == *repo)
+    }
+
     /// Where the tip is to be set, which is no task like the others: it is remembered.
     fn settings(&self) -> Vec<(usize, Option<GitTask>)> {
         let present = self.repos.iter().enumerate();

@@ -37,16 +37,21 @@ pub type Reach = BTreeMap<RepoId, Arc<[Pubkey]>>;
 impl Core {
     /// Asks whether the objects of everything that is served from this repository are there.
     pub(super) fn verify(&mut self, repo: &RepoId, refs: Refs, facts: &dyn Facts) {
+        let applied = self.registry.applied(repo);
+        let events = self.promised(repo, facts);
+        self.ask_for(repo, events, Some((applied, refs)));
+    }
+
+    /// What is served from a repository, and the state that it has.
+    pub(super) fn promised(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<Arc<Event>> {
         let members = self.registry.maintainers(repo);
-        let members = members.iter().copied();
-        let states = members.filter_map(|member| {
-            let state = RepoId::new(member, repo.identifier.clone());
+        let states = members.iter().filter_map(|member| {
+            let state = RepoId::new(*member, repo.identifier.clone());
             facts.newest(&state.address(Kind::STATE))
         });
         let applied = self.registry.applied(repo);
         let own = applied.and_then(|rank| facts.event(&rank.id));
-        let events: Vec<Arc<Event>> = states.chain(own).chain(facts.pull_requests(repo)).collect();
-        self.ask_for(repo, events, Some((applied, refs)));
+        states.chain(own).chain(facts.pull_requests(repo)).collect()
     }
 
     /// New objects are in a repository: perhaps those that were lost.
@@ -130,6 +135,7 @@ impl Core {
                 return self.retry_later(Again::Check(repo.clone()));
             }
             self.checked.insert(repo.clone());
+            self.plan_prune(repo);
             self.mend_refs(repo, refs, &missing, facts);
             self.objects_came(repo, facts);
         }
@@ -226,18 +232,24 @@ impl Core {
         if lacking || targets.refs != *refs {
             self.out_of_step.insert(repo.clone());
         }
-        let mut kept = refs.clone();
-        kept.retain(|_, id| !missing.contains(id));
-        if kept.len() < refs.len() {
-            let head = targets.head.clone();
-            let targets = Arc::new(Targets { refs: kept, head });
-            return self.set_refs(repo, targets, Repair::RefsDropped);
-        }
-        // Also when its author maintains nothing any more: the others are nobody's refs.
+        // Also when its author maintains nothing any more: others would be nobody's refs.
         let expected = targets.refs == *refs || self.are_expected(repo, refs, facts);
-        if !lacking && !refs.is_empty() && !expected {
-            self.set_refs(repo, targets, Repair::RefsSetBack);
+        let mut kept = if expected {
+            refs.clone()
+        } else {
+            targets.refs.clone()
+        };
+        kept.retain(|_, id| !missing.contains(id));
+        if refs.is_empty() || kept == *refs {
+            return;
         }
+        let repair = match expected {
+            true => Repair::RefsDropped,
+            false => Repair::RefsSetBack,
+        };
+        let head = targets.head.clone();
+        let targets = Arc::new(Targets { refs: kept, head });
+        self.set_refs(repo, targets, repair);
     }
 
     pub(super) fn set_refs(&mut self, repo: &RepoId, targets: Arc<Targets>, repair: Repair) {
@@ -325,7 +337,7 @@ impl Core {
     }
 }
 
-fn objects_of(event: &Event) -> Vec<ObjectId> {
+pub(super) fn objects_of(event: &Event) -> Vec<ObjectId> {
     if let Some(pull_request) = PullRequest::read(event) {
         return pull_request.tip.into_iter().collect();
     }

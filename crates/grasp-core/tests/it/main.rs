@@ -5,6 +5,7 @@ mod announcements;
 mod failures;
 mod lost;
 mod maintainers;
+mod pruning;
 mod pull_requests;
 mod purgatory;
 mod pushes;

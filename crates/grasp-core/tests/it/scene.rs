@@ -30,6 +30,9 @@ pub struct Scene {
     pub policy: Policy,
     pub git_fails: bool,
     pub disk_fails: bool,
+    /// A prune that is prepared is not heard of before [`Scene::let_go`].
+    pub holds_prepared: bool,
+    unheard: Vec<Input>,
     /// What was asked of git and of the disk, in order.
     pub tasks: Vec<(RepoId, GitTask)>,
     pub commits: Vec<Vec<Change>>,
@@ -55,6 +58,8 @@ impl Scene {
             policy,
             git_fails: false,
             disk_fails: false,
+            holds_prepared: false,
+            unheard: Vec::new(),
             tasks: Vec::new(),
             commits: Vec::new(),
             announced: Vec::new(),
@@ -152,6 +157,13 @@ impl Scene {
         self.now = end;
     }
 
+    pub fn let_go(&mut self) {
+        self.holds_prepared = false;
+        for input in std::mem::take(&mut self.unheard) {
+            self.feed(input);
+        }
+    }
+
     /// Killed and started again.
     pub fn restart(&mut self) {
         self.core = Core::new(self.policy.clone(), 8);
@@ -217,8 +229,14 @@ impl Scene {
                     true => Err(Failed),
                     false => self.git.perform(&repo, &task),
                 };
+                let prepared = matches!(task, GitTask::PreparePrune(_));
                 self.tasks.push((repo, task));
-                return Some(Input::Git { job, outcome });
+                let input = Input::Git { job, outcome };
+                if prepared && self.holds_prepared {
+                    self.unheard.push(input);
+                    return None;
+                }
+                return Some(input);
             }
             Effect::Sweep { until } => {
                 self.disk.sweep(until);

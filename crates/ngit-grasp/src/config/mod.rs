@@ -149,6 +149,7 @@ impl Config {
             held_bytes: self.purgatory_max_bytes.as_usize(),
             held_for: self.purgatory_expiry,
             tip_for: self.purgatory_tip_expiry,
+            prune_every: self.prune_interval,
             header_timeout: self.header_timeout,
             http_idle: self.http_idle,
             http_body_bytes: self.max_http_body_bytes.as_usize(),

@@ -215,6 +215,12 @@ settings! {
         /// A git client that sends or takes in nothing for this long is disconnected.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
 
+        /// How often a repository is looked through for objects that nobody needs; 0 is never.
+        NGIT_PRUNE_INTERVAL_SECS => prune_interval: Duration = "86400" in 0..=365 * DAY;
+
+        /// Objects that nobody needs stay for this long.
+        NGIT_PRUNE_GRACE_SECS => prune_grace: Duration = "172800" in 0..=365 * DAY;
+
         /// Days for which a repository whose announcement is gone is kept aside.
         NGIT_RETIRED_DAYS => retired_days: u32 = "30" in 0..=36_500;
 

@@ -1,6 +1,7 @@
 //! Repositories on disk: where each lies, and the threads that carry out what the core asks of
 //! them. Nothing here decides.
 
+mod caretaker;
 pub mod overview;
 mod tasks;
 pub mod worker;
@@ -25,6 +26,8 @@ pub struct Repositories {
     since: SystemTime,
     /// Without it everything that is put aside stays.
     retired: Option<RetiredBounds>,
+    /// Objects that nobody needs stay for this long.
+    prune_grace: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +49,7 @@ impl Repositories {
             root,
             since: SystemTime::now(),
             retired: None,
+            prune_grace: Duration::MAX,
         }
     }
 
@@ -55,6 +59,11 @@ impl Repositories {
             keep_for,
             max_bytes,
         });
+        self
+    }
+
+    pub fn pruned_after(mut self, grace: Duration) -> Self {
+        self.prune_grace = grace;
         self
     }
 

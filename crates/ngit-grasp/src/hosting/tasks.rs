@@ -33,6 +33,8 @@ impl Repositories {
                 }
             })?,
             GitTask::Look => return self.look(repo),
+            // The caretaker's.
+            GitTask::PreparePrune(_) | GitTask::Prune | GitTask::DropPrune => {}
         }
         Ok(GitDone::Done)
     }

@@ -7,10 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use grasp_core::{Failed, GitTask, Job, RepoId};
+use grasp_core::{Failed, GitDone, GitTask, Job, RepoId};
+use grasp_git::GitError;
 use rustc_hash::FxHasher;
 
-use super::Repositories;
+use super::{Repositories, caretaker};
 use crate::metrics::Metrics;
 use crate::{crash, driver};
 
@@ -26,10 +27,14 @@ struct Order {
 /// Unbounded in type; what waits in it is bounded by the events and pushes that it is for.
 pub struct Handle {
     queues: Vec<Sender<Order>>,
+    caretaker: caretaker::Handle,
 }
 
 impl Handle {
     pub fn perform(&self, job: Job, repo: RepoId, task: GitTask) {
+        if let GitTask::PreparePrune(keep) = task {
+            return self.caretaker.prepare(job, repo, keep);
+        }
         let hash = BuildHasherDefault::<FxHasher>::default().hash_one(&repo);
         let queue = hash as usize % self.queues.len().max(1);
         if let Some(queue) = self.queues.get(queue) {
@@ -45,8 +50,9 @@ pub fn start(
     driver: &driver::Handle,
     metrics: &Arc<Metrics>,
 ) -> std::io::Result<(Handle, Vec<JoinHandle<()>>)> {
+    let (caretaker, thread) = caretaker::start(repositories, driver)?;
     let mut queues = Vec::new();
-    let mut threads = Vec::new();
+    let mut threads = vec![thread];
     for n in 0..THREADS {
         let (queue, orders) = unbounded();
         let worker = Worker {
@@ -54,6 +60,7 @@ pub fn start(
             repositories: Arc::clone(repositories),
             driver: driver.clone(),
             metrics: Arc::clone(metrics),
+            desk: caretaker.desk(metrics),
         };
         let thread = thread::Builder::new()
             .name(format!("git-{n}"))
@@ -61,7 +68,7 @@ pub fn start(
         queues.push(queue);
         threads.push(thread);
     }
-    Ok((Handle { queues }, threads))
+    Ok((Handle { queues, caretaker }, threads))
 }
 
 struct Worker {
@@ -69,6 +76,7 @@ struct Worker {
     repositories: Arc<Repositories>,
     driver: driver::Handle,
     metrics: Arc<Metrics>,
+    desk: caretaker::Desk,
 }
 
 impl Worker {
@@ -80,15 +88,30 @@ impl Worker {
             if task == GitTask::Look && self.repositories.clear_leftovers(&repo).unwrap_or(false) {
                 self.metrics.leftovers.inc();
             }
-            let outcome = self.repositories.perform(&repo, &task).map_err(|error| {
-                tracing::warn!(%repo, %error, task = name, "work on a repository failed");
-                self.metrics.git_failures.inc();
+            let outcome = self.perform(&repo, &task).map_err(|error| {
+                if !error.is_busy() {
+                    tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                    self.metrics.git_failures.inc();
+                }
                 Failed
             });
             let took = started.elapsed().as_secs_f64();
             self.metrics.git_task(name, took);
             crash::after(name);
             self.driver.git(job, outcome);
+        }
+    }
+}
+
+impl Worker {
+    fn perform(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, GitError> {
+        match task {
+            GitTask::Prune => self.desk.prune(repo).map(|()| GitDone::Done),
+            GitTask::DropPrune => {
+                self.desk.take(repo);
+                Ok(GitDone::Done)
+            }
+            task => self.repositories.perform(repo, task),
         }
     }
 }
@@ -103,5 +126,8 @@ fn name(task: &GitTask) -> &'static str {
         GitTask::Apply(_) => "apply",
         GitTask::SetTips(_) => "set_tips",
         GitTask::Look => "look",
+        GitTask::PreparePrune(_) => "prepare_prune",
+        GitTask::Prune => "prune",
+        GitTask::DropPrune => "drop_prune",
     }
 }

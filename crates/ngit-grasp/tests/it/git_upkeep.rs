@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grasp_core::Event;
-use testkit::git::try_git;
+use testkit::git::{missing, try_git};
 use testkit::{Author, Client, Project, Server, WorkTree, now};
 
 use crate::hosted::{
@@ -344,4 +344,29 @@ async fn a_repository_that_a_disk_has_lost_can_be_pushed_again() {
     assert!(served(&mut client, &state).await && served(&mut client, &request).await);
     let copy = WorkTree::clone_of(&url, &[]);
     assert_eq!(copy.head(), tree.head());
+}
+
+#[tokio::test]
+async fn objects_that_nobody_needs_are_dropped() {
+    let server = grasp_with(&[
+        ("NGIT_PURGATORY_TIP_EXPIRY_SECS", "1"),
+        ("NGIT_PRUNE_INTERVAL_SECS", "1"),
+        ("NGIT_PRUNE_GRACE_SECS", "0"),
+    ]);
+    let (project, tree) = (Project::new(&Author::new(1), "pruned"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let (head, state) = next_state(&mut client, &project, &tree, now()).await;
+    let url = project.url(&server);
+    tree.git(&["push", "-q", &url, "main"]);
+    let junk = tree.commit_noise("junk", 7, 100_000);
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    tree.git(&["push", "-q", &url, &format!("{junk}:{name}")]);
+    let dir = directory(&server, &project);
+    eventually("the junk goes", || async {
+        missing(&dir, &[&junk]) == [junk.clone()]
+    })
+    .await;
+    assert!(missing(&dir, &[&head]).is_empty());
+    assert!(served(&mut client, &state).await);
+    assert_eq!(WorkTree::clone_of(&url, &[]).head(), head);
 }

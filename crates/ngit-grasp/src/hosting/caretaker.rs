@@ -1,0 +1,144 @@
+//! Drops the objects that nobody needs. Getting ready takes long and happens here, beside the
+//! other work on the repository; the drop itself is a task among its others.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use grasp_core::git::ObjectId;
+use grasp_core::{Failed, GitDone, Job, RepoId};
+use grasp_git::{GitError, PreparedPrune};
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use super::Repositories;
+use crate::driver;
+use crate::metrics::Metrics;
+
+/// Of the largest repositories; there is no hurry.
+const DEADLINE: Duration = Duration::from_secs(60 * 60);
+
+struct Order {
+    job: Job,
+    repo: RepoId,
+    keep: Arc<[ObjectId]>,
+}
+
+/// What is ready to be dropped. The core asks for one repository at a time.
+type Ready = Arc<Mutex<FxHashMap<RepoId, PreparedPrune>>>;
+
+pub struct Handle {
+    orders: Sender<Order>,
+    ready: Ready,
+    /// Its end ends what is being prepared.
+    _until: oneshot::Sender<()>,
+}
+
+/// For those who drop, or drop it after all.
+#[derive(Clone)]
+pub struct Desk {
+    ready: Ready,
+    metrics: Arc<Metrics>,
+}
+
+impl Handle {
+    pub fn prepare(&self, job: Job, repo: RepoId, keep: Arc<[ObjectId]>) {
+        // The caretaker outlives the driver, its only caller.
+        let _ = self.orders.send(Order { job, repo, keep });
+    }
+
+    pub fn desk(&self, metrics: &Arc<Metrics>) -> Desk {
+        Desk {
+            ready: Arc::clone(&self.ready),
+            metrics: Arc::clone(metrics),
+        }
+    }
+}
+
+impl Desk {
+    /// Nothing is ready when there was nothing to drop.
+    pub fn prune(&self, repo: &RepoId) -> Result<(), GitError> {
+        let ready = self.take(repo);
+        let Some(ready) = ready else {
+            return Ok(());
+        };
+        let freed = ready.drop_old()?.freed;
+        self.metrics.pruned_bytes.inc_by(freed);
+        tracing::info!(%repo, freed, "objects that nobody needs dropped");
+        Ok(())
+    }
+
+    pub fn take(&self, repo: &RepoId) -> Option<PreparedPrune> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        ready.remove(repo)
+    }
+}
+
+struct Caretaker {
+    orders: Receiver<Order>,
+    ready: Ready,
+    repositories: Arc<Repositories>,
+    driver: driver::Handle,
+}
+
+/// The thread ends when the handle is gone.
+pub fn start(
+    repositories: &Arc<Repositories>,
+    driver: &driver::Handle,
+) -> std::io::Result<(Handle, JoinHandle<()>)> {
+    let (queue, orders) = unbounded();
+    let (until, end) = oneshot::channel();
+    let ready = Ready::default();
+    let caretaker = Caretaker {
+        orders,
+        ready: Arc::clone(&ready),
+        repositories: Arc::clone(repositories),
+        driver: driver.clone(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = thread::Builder::new()
+        .name("caretaker".to_owned())
+        .spawn(move || caretaker.run(&runtime, end))?;
+    let handle = Handle {
+        orders: queue,
+        ready,
+        _until: until,
+    };
+    Ok((handle, thread))
+}
+
+impl Caretaker {
+    fn run(self, runtime: &tokio::runtime::Runtime, mut end: oneshot::Receiver<()>) {
+        for Order { job, repo, keep } in &self.orders {
+            let prepared = runtime.block_on(async {
+                tokio::select! {
+                    _ = &mut end => None,
+                    prepared = self.prepare(&repo, &keep) => Some(prepared),
+                }
+            });
+            let Some(prepared) = prepared else {
+                return;
+            };
+            self.driver.git(job, prepared.map(|()| GitDone::Done));
+        }
+    }
+
+    async fn prepare(&self, repo: &RepoId, keep: &[ObjectId]) -> Result<(), Failed> {
+        let failed = |error: GitError| {
+            if !error.is_busy() {
+                tracing::warn!(%repo, %error, "preparing to drop objects failed");
+            }
+            Failed
+        };
+        let opened = self.repositories.open(repo).map_err(failed)?;
+        let prepared = opened.prepare_prune(keep, self.repositories.prune_grace, DEADLINE);
+        if let Some(prepared) = prepared.await.map_err(failed)? {
+            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+            ready.insert(repo.clone(), prepared);
+        }
+        Ok(())
+    }
+}
