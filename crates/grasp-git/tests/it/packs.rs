@@ -584,7 +584,7 @@ async fn git_ends_when_nobody_waits_for_it_any_more() {
 
 /// A process whose arguments name the repository; one that has ended has none.
 #[cfg(target_os = "linux")]
-fn git_works_on(place: &Place) -> bool {
+pub fn git_works_on(place: &Place) -> bool {
     let dir = place.repo.dir().to_string_lossy().into_owned();
     let processes = std::fs::read_dir("/proc").unwrap();
     processes.flatten().any(|process| {
