@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testkit::{Author, Client, Project, Server, WorkTree, now};
 
 use crate::hosted::{
-    HalfPush, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
+    HalfPush, NULL, commands, directory, git_processes, grasp, grasp_with, held, hosted, leftovers,
     memory, next_state, path, pkt, remote_ref, served,
 };
 use crate::support::{Reply, eventually, get, head, metric, tcp};
@@ -187,6 +187,37 @@ async fn a_client_that_vanishes_in_mid_pack_leaves_nothing() {
     eventually("no place is taken", running).await;
     tree.git(&["push", "-q", &project.url(&server), "main"]);
     assert!(served(&mut client, &state).await);
+}
+
+#[tokio::test]
+async fn a_push_that_breaks_off_is_not_in_the_way_of_the_next() {
+    let server = grasp();
+    let (project, tree) = (Project::new(&Author::new(1), "again"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let first = tree.head();
+    let (next, state) = next_state(&mut client, &project, &tree, now()).await;
+    let slow = Slow::new(&tree, &first, &next);
+    slow.begin(&server, &project).await.vanish();
+    tree.git(&["push", "-q", &project.url(&server), "main"]);
+    assert!(served(&mut client, &state).await);
+    assert_nothing_left(&server, &project).await;
+}
+
+#[tokio::test]
+async fn a_push_that_breaks_off_keeps_nothing_from_expiring() {
+    let server = grasp_with(&[("NGIT_PURGATORY_EXPIRY_SECS", "3")]);
+    let (project, tree) = (Project::new(&Author::new(1), "brief"), WorkTree::new());
+    let mut client = Client::connect(&server.ws_url()).await;
+    held(&mut client, &project.announcement(now())).await;
+    let (tip, _) = next_state(&mut client, &project, &tree, now()).await;
+    let mut body = commands(&[(NULL, &tip, "refs/heads/main")]);
+    let start = body.len();
+    body.extend(tree.pack(&[&tip]));
+    let middle = start + (body.len() - start) / 2;
+    let slow = Slow { body, middle };
+    slow.begin(&server, &project).await.vanish();
+    let dir = directory(&server, &project);
+    eventually("the directory goes", || async { !dir.exists() }).await;
 }
 
 /// Without an attempt to make it smaller, which takes a minute.
