@@ -118,18 +118,24 @@ async fn a_push_without_a_place_hears_so_from_stock_git() {
     let server = grasp_with(&[("NGIT_GIT_CONCURRENT", "1")]);
     let (project, tree) = (Project::new(&Author::new(1), "later"), WorkTree::new());
     let mut client = hosted(&server, &project, &tree).await;
-    let tip = tree.commit_noise("noise", 1, 900 << 10);
+    let tip = tree.commit_noise("noise", 1, 7 << 20);
     let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
     held(&mut client, &state).await;
     let url = project.url(&server);
     let half = HalfPush::begin(server.addr(), &path(&server, &project), 1000, b"00");
     let running = || async { metric(&server, "ngit_git_running") == 1.0 };
     eventually("a place is taken", running).await;
-    for _ in 0..10 {
-        let said = tree.try_git(&["push", "-q", &url, "main"]);
+    // In one piece, and more than lies between us.
+    let whole = "http.postBuffer=16m";
+    for _ in 0..3 {
+        let said = tree.try_git(&["-c", whole, "push", "-q", &url, "main"]);
         assert!(said.stderr.contains("HTTP 503"), "{}", said.stderr);
         assert!(!said.stderr.contains("pipe"), "{}", said.stderr);
     }
+    // A client that reads no answer before it has sent everything finds no broken pipe either.
+    let (body, address) = (vec![0; 7 << 20], path(&server, &project));
+    let whole = HalfPush::begin(server.addr(), &address, body.len(), &body);
+    assert_busy(&whole.end(b""), "this server");
     half.vanish();
     let running = || async { metric(&server, "ngit_git_running") == 0.0 };
     eventually("the place is free", running).await;
