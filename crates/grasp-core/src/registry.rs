@@ -142,26 +142,6 @@ impl Registry {
         self.entries.get(repo).map(|entry| &entry.announcement)
     }
 
-    /// Repositories that had refs once and are not ours now, in no order.
-    pub fn abandoned(&self) -> impl Iterator<Item = &RepoId> {
-        let elsewhere = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| !entry.announcement.lists_us && entry.applied.is_some());
-        self.applied_before
-            .keys()
-            .chain(elsewhere.map(|(repo, _)| repo))
-    }
-
-    /// Announcements that wait and do not list us, in no order.
-    pub fn held_elsewhere(&self) -> impl Iterator<Item = &RepoId> {
-        let held = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| !entry.announcement.lists_us && entry.standing == Standing::Held);
-        held.map(|(repo, _)| repo)
-    }
-
     /// The repository that this event announces.
     pub fn repo_of(&self, announcement: &EventId) -> Option<&RepoId> {
         self.by_event.get(announcement)

@@ -146,6 +146,14 @@ impl Repo {
         Objects::open(&self.objects_dir())
     }
 
+    /// Nothing was ever pushed to it.
+    pub fn is_empty(&self) -> Result<bool, GitError> {
+        let objects = self.objects_dir();
+        Ok(adopt::packs(&objects)?.is_empty()
+            && adopt::loose(&objects)?.is_empty()
+            && self.refs()?.refs.is_empty())
+    }
+
     /// Bytes of all files. What is shared with another repository counts in both.
     pub fn size(&self) -> Result<u64, GitError> {
         let mut total = 0;

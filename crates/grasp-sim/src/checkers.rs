@@ -25,6 +25,8 @@ pub(crate) struct View<'a> {
     pub(crate) model: &'a Model,
     /// Every state that anybody has signed.
     pub(crate) states: &'a BTreeMap<EventId, State>,
+    /// The last start was in fair weather.
+    pub(crate) restarted: bool,
 }
 
 /// Watches one life of the process; a crash begins a new one.

@@ -12,6 +12,7 @@ use grasp_core::{Event, Facts as _, Kind, RepoId};
 use crate::checkers::View;
 use crate::disk::Row;
 use crate::forge::kind_of;
+use crate::git::Repo;
 
 /// Refs are those of the applied state, and nothing better waits.
 pub(crate) fn compare(view: &View<'_>) -> Result<(), String> {
@@ -240,11 +241,10 @@ fn tips_have_events(view: &View<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Only a kill between the making of a repository and the note about it leaves one behind, and
-/// that one has no refs.
+/// What a kill may leave behind, the next start takes away.
 fn no_stray_repositories(view: &View<'_>) -> Result<(), String> {
     for (repo, found) in view.git.repos() {
-        if !view.core.registry().is_hosted(repo) && !found.refs.is_empty() {
+        if !view.core.registry().is_hosted(repo) && (view.restarted || *found != Repo::default()) {
             return Err(format!("{repo:?} is there and nobody hosts it"));
         }
     }

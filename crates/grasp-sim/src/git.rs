@@ -86,6 +86,12 @@ impl Git {
                 self.repos.entry(repo.clone()).or_default();
                 return Ok(GitDone::Done);
             }
+            GitTask::RemoveEmpty => {
+                if self.repos.get(repo) == Some(&Repo::default()) {
+                    self.repos.remove(repo);
+                }
+                return Ok(GitDone::Done);
+            }
             GitTask::Remove | GitTask::Retire => {
                 let kept = self.repos.remove(repo);
                 self.gone.extend(kept.map(|kept| (repo.clone(), kept)));
@@ -157,9 +163,11 @@ impl Repo {
                 refs: self.refs.clone(),
                 tips: self.tips.iter().map(|(id, tip)| (*id, *tip)).collect(),
             }),
-            GitTask::Create | GitTask::Remove | GitTask::Retire | GitTask::Share { .. } => {
-                Ok(GitDone::Done)
-            }
+            GitTask::Create
+            | GitTask::Remove
+            | GitTask::RemoveEmpty
+            | GitTask::Retire
+            | GitTask::Share { .. } => Ok(GitDone::Done),
         }
     }
 }

@@ -12,7 +12,7 @@ use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision};
 use grasp_core::{
     Answer, Change, Core, Effect, Event, EventId, GitTask, Input, Job, Kind, Mono, Now, Origin,
-    Policy, PushId, RepoId, Ticket, Timestamp,
+    Policy, PushId, RepoId, Restore, Ticket, Timestamp,
 };
 
 use crate::checkers::{self, Checkers, View};
@@ -127,6 +127,7 @@ struct World<'t> {
     policy: Policy,
     now: Duration,
     calm: bool,
+    restarted: bool,
     heap: BinaryHeap<Reverse<(Duration, u64)>>,
     happenings: BTreeMap<u64, Happening>,
     next: u64,
@@ -171,6 +172,7 @@ impl<'t> World<'t> {
             policy,
             now: Duration::ZERO,
             calm: false,
+            restarted: false,
             heap: BinaryHeap::new(),
             happenings: BTreeMap::new(),
             next: 0,
@@ -208,6 +210,7 @@ impl<'t> World<'t> {
         self.run_until(self.climate.storm + CALM)?;
         self.all_is_well()?;
         self.note(format_args!("a last restart"));
+        self.restarted = true;
         self.restart()?;
         self.run_until(self.now + AFTERMATH)?;
         self.all_is_well()?;
@@ -462,7 +465,9 @@ impl<'t> World<'t> {
         self.tickets.clear();
         self.pushes.clear();
         self.core = Core::new(self.policy.clone(), self.rng.u64(..));
-        for restore in self.disk.restore() {
+        let repos: Vec<RepoId> = self.git.repos().map(|(repo, _)| repo.clone()).collect();
+        let found = repos.into_iter().map(Restore::Repository);
+        for restore in self.disk.restore().into_iter().chain(found) {
             self.feed(Input::Restore(restore))?;
         }
         self.feed(Input::Restored)
@@ -502,6 +507,7 @@ impl<'t> World<'t> {
                 git: &self.git,
                 model: &self.model,
                 states: &self.states,
+                restarted: self.restarted,
             };
             self.checkers.effect(&effect, &view)?;
             match effect {
@@ -572,6 +578,7 @@ impl<'t> World<'t> {
             git: &self.git,
             model: &self.model,
             states: &self.states,
+            restarted: self.restarted,
         }
     }
 

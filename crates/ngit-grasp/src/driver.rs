@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use grasp_core::git::Refs;
 use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::{
-    Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RepoId, StoreOutcome,
-    Ticket,
+    Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RepoId, Restore,
+    StoreOutcome, Ticket,
 };
 use grasp_store::{Store, StoreError};
 use tokio::sync::oneshot;
@@ -153,6 +153,7 @@ pub fn start(
     core: Core,
     performer: Performer,
     store: Arc<Store>,
+    found: Vec<RepoId>,
     clock: Clock,
 ) -> Result<JoinHandle<()>, StoreError> {
     let mut driver = Driver {
@@ -167,7 +168,7 @@ pub fn start(
         next_show: Mono::default(),
         stopping: false,
     };
-    driver.restore()?;
+    driver.restore(found)?;
     let spawned = thread::Builder::new()
         .name("driver".to_owned())
         .spawn(move || driver.run());
@@ -191,10 +192,13 @@ struct Driver {
 }
 
 impl Driver {
-    fn restore(&mut self) -> Result<(), StoreError> {
+    fn restore(&mut self, found: Vec<RepoId>) -> Result<(), StoreError> {
         let now = self.clock.now();
         let (store, core) = (&*self.store, &mut self.core);
         store.kept(|restore| core.handle(Input::Restore(restore), now, store))?;
+        for repo in found {
+            core.handle(Input::Restore(Restore::Repository(repo)), now, store);
+        }
         self.feed(Input::Restored, now);
         self.performer.flush();
         Ok(())

@@ -52,7 +52,8 @@ impl Engine {
             writer::start(Arc::clone(store), driver.clone(), Arc::clone(metrics))?;
         let (git, git_threads) = worker::start(repositories, &driver, metrics)?;
         let performer = Performer::new(writer, live.clone(), git, Arc::clone(metrics), held_for);
-        let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), clock)?;
+        let found = repositories.list()?;
+        let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), found, clock)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (ingest, verifiers) = Ingest::start(cores, ingest_bytes, store, &driver, metrics)?;
         Ok(Self {

@@ -71,7 +71,7 @@ impl Records {
                 let read = grasp_core::nip34::Announcement::read(&event, &us);
                 served.extend(read.ok().filter(|read| read.lists_us).map(|read| read.repo));
             }
-            Restore::Applied { .. } => {}
+            Restore::Applied { .. } | Restore::Repository(_) => {}
             Restore::Hidden(_) => *hidden += 1,
             Restore::Held { event, .. } => {
                 *held_in_all += 1;

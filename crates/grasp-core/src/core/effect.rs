@@ -107,6 +107,8 @@ pub enum GitTask {
     Create,
     /// It expired: nothing in it was ever served.
     Remove,
+    /// Nobody knows it: away with it, if nothing is in it.
+    RemoveEmpty,
     /// Its announcement is gone: put it aside where git does not serve it.
     Retire,
     Probe(Arc<[ObjectId]>),

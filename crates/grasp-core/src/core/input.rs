@@ -64,6 +64,8 @@ pub enum Restore {
     Applied { repo: RepoId, rank: Rank },
     /// A stored event whose objects were gone.
     Hidden(EventId),
+    /// A repository that is on disk.
+    Repository(RepoId),
     /// A held event; announcements come before the others.
     Held {
         event: Arc<Event>,

@@ -225,19 +225,18 @@ impl Core {
         let applied = self.registry.applied(repo);
         let event = applied.and_then(|rank| facts.event(&rank.id));
         let state = event.and_then(|event| State::read(&event).ok());
-        let Some(Ok(targets)) = state.map(|state| state.refs) else {
-            return;
-        };
-        let lacking = targets.refs.values().any(|id| missing.contains(id));
-        if lacking || targets.refs != *refs {
+        let targets = state.and_then(|state| state.refs.ok());
+        let wanted = targets.as_ref().map_or(refs, |targets| &targets.refs);
+        let lacking = wanted.values().any(|id| missing.contains(id));
+        if lacking || wanted != refs {
             self.out_of_step.insert(repo.clone());
         }
         // Also when its author maintains nothing any more: others would be nobody's refs.
-        let expected = targets.refs == *refs || self.are_expected(repo, refs, facts);
+        let expected = wanted == refs || self.are_expected(repo, refs, facts);
         let mut kept = if expected {
             refs.clone()
         } else {
-            targets.refs.clone()
+            wanted.clone()
         };
         kept.retain(|_, id| !missing.contains(id));
         if refs.is_empty() || kept == *refs {
@@ -247,7 +246,7 @@ impl Core {
             true => Repair::RefsDropped,
             false => Repair::RefsSetBack,
         };
-        let head = targets.head.clone();
+        let head = targets.and_then(|targets| targets.head.clone());
         let targets = Arc::new(Targets { refs: kept, head });
         self.set_refs(repo, targets, repair);
     }

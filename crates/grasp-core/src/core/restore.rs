@@ -1,7 +1,7 @@
 //! The start: what the store kept is taken in again, then disk and store are compared, a few
 //! repositories at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::hold::causes;
@@ -30,6 +30,9 @@ impl Core {
                 }
             }
             Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Repository(repo) => {
+                self.unchecked.insert(repo);
+            }
             Restore::Hidden(id) => {
                 self.hidden.insert(id);
             }
@@ -114,18 +117,21 @@ impl Core {
         }
     }
 
-    /// A kill may have come before the repositories of expired and deleted announcements went.
+    /// A kill may have come before the repositories of expired and deleted announcements went, or
+    /// before an announcement was written whose repository was made.
     fn clear_away(&mut self) {
-        let remembered = self.registry.hosted();
-        let remembered = remembered.filter(|(_, standing)| *standing == Standing::Remembered);
-        let remembered = remembered.map(|(repo, _)| (repo.clone(), false));
-        let abandoned = self.registry.abandoned().map(|repo| (repo.clone(), true));
-        let elsewhere = self.registry.held_elsewhere();
-        let elsewhere = elsewhere.map(|repo| (repo.clone(), false));
-        let gone = remembered.chain(abandoned).chain(elsewhere);
-        // In order, and put aside rather than removed where both would do.
-        let gone: BTreeMap<RepoId, bool> = gone.collect();
-        for (repo, retire) in gone {
+        for repo in std::mem::take(&mut self.unchecked) {
+            let expired = self.registry.hosting(&repo) == Some(Standing::Remembered);
+            let elsewhere = self.registry.standing(&repo) == Some(Standing::Held);
+            if self.registry.is_hosted(&repo) {
+                continue;
+            }
+            if !expired && !elsewhere && self.registry.applied(&repo).is_none() {
+                // If there is something in it, then not by us: a person must look.
+                self.ask_git(&repo, GitTask::RemoveEmpty, Errand::Done);
+                continue;
+            }
+            let retire = !expired && self.registry.applied(&repo).is_some();
             self.discard(Discard {
                 repo,
                 retire,
@@ -201,6 +207,10 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
+            // It is being set to what it should be.
+            if self.landing.contains_key(&id) {
+                continue;
+            }
             self.tips_at.entry(id).or_default().insert(repo.clone());
             match self.tip_of(&id, facts) {
                 Tip::At(known) if known != tip => self.remove_wrong_tip(repo, id),

@@ -11,7 +11,7 @@ use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::{
     Answer, Change, Core, Effect, Event, EventId, Failed, GitTask, Input, Limits, Mono, Now,
-    Origin, Policy, Pubkey, PushId, Repair, RepoId, StoreOutcome, Ticket, Timestamp,
+    Origin, Policy, Pubkey, PushId, Repair, RepoId, Restore, StoreOutcome, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -167,7 +167,9 @@ impl Scene {
     /// Killed and started again.
     pub fn restart(&mut self) {
         self.core = Core::new(self.policy.clone(), 8);
-        for restore in self.disk.restore() {
+        let repos: Vec<RepoId> = self.git.repos().map(|(repo, _)| repo.clone()).collect();
+        let found = repos.into_iter().map(Restore::Repository);
+        for restore in self.disk.restore().into_iter().chain(found) {
             self.feed(Input::Restore(restore));
         }
         self.feed(Input::Restored);

@@ -47,6 +47,7 @@ fn kept(store: &Store) -> Vec<String> {
                 format!("applied {} {}", repo.identifier, rank.created_at.0)
             }
             Restore::Hidden(id) => format!("hidden {id}"),
+            Restore::Repository(repo) => format!("found {repo}"),
             Restore::Held { event, until, .. } => format!("held {} {}", event.kind, until.0),
         });
     };

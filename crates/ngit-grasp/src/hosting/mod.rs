@@ -176,7 +176,11 @@ fn unix_seconds() -> u64 {
 /// Names that are text, with their paths.
 fn folders(path: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path)? {
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir()
             && let Ok(name) = entry.file_name().into_string()

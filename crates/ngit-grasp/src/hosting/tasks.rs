@@ -14,6 +14,7 @@ impl Repositories {
             GitTask::Remove => {
                 Repo::remove(&self.dir(repo))?;
             }
+            GitTask::RemoveEmpty => self.remove_empty(repo)?,
             GitTask::Retire => self.retire(repo)?,
             GitTask::Probe(objects) => {
                 let found = self.open(repo)?.objects()?.kinds(objects)?;
@@ -43,6 +44,16 @@ impl Repositories {
         let (_, created) = Repo::create(&self.dir(repo))?;
         if created {
             tracing::info!(%repo, "repository created");
+        }
+        Ok(())
+    }
+
+    fn remove_empty(&self, repo: &RepoId) -> Result<(), GitError> {
+        if self.open(repo)?.is_empty()? {
+            Repo::remove(&self.dir(repo))?;
+            tracing::info!(%repo, "empty repository of nobody removed");
+        } else {
+            tracing::warn!(%repo, "a repository is on disk and not announced; it is left alone");
         }
         Ok(())
     }

@@ -120,6 +120,7 @@ fn name(task: &GitTask) -> &'static str {
     match task {
         GitTask::Create => "create",
         GitTask::Remove => "remove",
+        GitTask::RemoveEmpty => "remove_empty",
         GitTask::Retire => "retire",
         GitTask::Probe(_) => "probe",
         GitTask::Share { .. } => "share",
