@@ -158,11 +158,11 @@ settings! {
         /// once its own announcement names a maintainer back, listed means at once.
         NGIT_MAINTAINER_RULE => maintainer_rule: MaintainerRule = "reciprocal";
 
-        /// If not empty, only these repositories are hosted. An entry is an npub, an
-        /// npub/identifier or an identifier.
+        /// If not empty, only these repositories are taken. An entry is an npub, an
+        /// npub/identifier or an identifier. What is hosted already stays.
         NGIT_REPOSITORY_WHITELIST => repository_whitelist: Vec<RepoPattern> = "";
 
-        /// Repositories that are not hosted, in the same form.
+        /// Repositories that are not taken, in the same form. What is hosted already stays.
         NGIT_REPOSITORY_BLACKLIST => repository_blacklist: Vec<RepoPattern> = "";
 
         /// Authors whose events are refused, as npubs.
