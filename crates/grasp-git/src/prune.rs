@@ -35,7 +35,7 @@ pub struct Pruned {
 /// has to wait until they are old.
 const MAX_YOUNG: u64 = 2_000_000;
 const PRIORITY: i32 = 10;
-/// Its time is that of the youngest thing that was looked at.
+/// What was kept the last time; its time is that of the youngest thing that was looked at.
 const PRUNED: &str = "pruned";
 
 impl Repo {
@@ -63,12 +63,12 @@ impl Repo {
         deadline: Duration,
     ) -> Result<Option<PreparedPrune>, GitError> {
         let began = Instant::now();
-        let (repo, keep) = (self.clone(), keep.to_vec());
-        let mut plan = blocking(move || Plan::make(repo, grace)).await?;
+        let (repo, keep) = (self.clone(), keep.iter().copied().collect());
+        let mut plan = blocking(move || Plan::make(repo, keep, grace)).await?;
         if plan.packs.is_empty() && plan.loose.is_empty() || plan.is_done_already() {
             return Ok(None);
         }
-        let plan = blocking(move || plan.find_roots(&keep, deadline).map(|()| plan)).await?;
+        let plan = blocking(move || plan.find_roots(deadline).map(|()| plan)).await?;
         let left = deadline.saturating_sub(began.elapsed());
         let made = plan.pack(left).await?;
         Ok(Some(PreparedPrune { plan, made }))
@@ -97,6 +97,7 @@ struct Plan {
     repo: Repo,
     _only_one: Claim,
     refs: BTreeSet<ObjectId>,
+    keep: BTreeSet<ObjectId>,
     /// What is reached without a ref.
     roots: Vec<ObjectId>,
     /// Old enough to go.
@@ -109,7 +110,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn make(repo: Repo, grace: Duration) -> Result<Self, GitError> {
+    fn make(repo: Repo, keep: BTreeSet<ObjectId>, grace: Duration) -> Result<Self, GitError> {
         let objects = repo.objects_dir();
         let only_one = Claim::take(&repo.dir().join(REPACKING))?;
         let closed = gate::close(&objects)?;
@@ -128,6 +129,7 @@ impl Plan {
         Ok(Self {
             refs: ids(&repo)?,
             repo,
+            keep,
             _only_one: only_one,
             roots: Vec::new(),
             packs,
@@ -138,10 +140,10 @@ impl Plan {
         })
     }
 
-    fn find_roots(&mut self, keep: &[ObjectId], deadline: Duration) -> Result<(), GitError> {
+    fn find_roots(&mut self, deadline: Duration) -> Result<(), GitError> {
         let began = Instant::now();
         let objects = self.repo.objects()?;
-        for id in keep {
+        for id in &self.keep {
             if objects.contains(id)? {
                 self.roots.push(*id);
             }
@@ -168,7 +170,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whatever is here was old enough to be looked at the last time, and no ref has moved since.
+    /// Whatever is here was old enough to be looked at the last time, no ref has moved since, and
+    /// the same is to be kept.
     fn is_done_already(&self) -> bool {
         let dir = self.repo.dir();
         let at = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
@@ -180,7 +183,9 @@ impl Plan {
         let packs = self.packs.iter();
         let mut packs = packs.map(|pack| adopt::part_of(&objects, pack, "pack"));
         let no_younger = self.young.is_empty() && self.young_loose.is_empty();
+        let kept = fs::read_to_string(dir.join(PRUNED)).unwrap_or_default();
         no_younger
+            && kept == self.kept()
             && packs.all(|pack| is_old(&pack))
             && self.loose.iter().all(|name| is_old(&name.path(&objects)))
             && is_old(&dir.join("packed-refs"))
@@ -189,9 +194,15 @@ impl Plan {
     /// Remembers what was old enough this time.
     fn note_done(&self) -> Result<(), GitError> {
         let path = self.repo.dir().join(PRUNED);
-        File::create(&path)
-            .and_then(|file| file.set_modified(self.cutoff))
-            .map_err(GitError::io(&path))
+        let write = || {
+            fs::write(&path, self.kept())?;
+            File::open(&path)?.set_modified(self.cutoff)
+        };
+        write().map_err(GitError::io(&path))
+    }
+
+    fn kept(&self) -> String {
+        self.keep.iter().map(|id| format!("{id}\n")).collect()
     }
 
     /// One pack of all that is reached and not in a pack that stays anyway.
