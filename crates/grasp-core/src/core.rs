@@ -106,6 +106,8 @@ pub struct Core {
     /// Repositories that are to be looked at, whether disk and store agree.
     unchecked: BTreeSet<RepoId>,
     checking: FxHashSet<RepoId>,
+    /// Those that could not be judged because they were settling.
+    check_settled: FxHashMap<Identifier, BTreeSet<RepoId>>,
     /// Repositories that were looked at since they are hosted.
     checked: FxHashSet<RepoId>,
     lost: BTreeMap<EventId, Lost>,
@@ -183,6 +185,7 @@ impl Core {
             retries: Retries::default(),
             unchecked: BTreeSet::new(),
             checking: FxHashSet::default(),
+            check_settled: FxHashMap::default(),
             checked: FxHashSet::default(),
             lost: BTreeMap::new(),
             hidden: FxHashSet::default(),

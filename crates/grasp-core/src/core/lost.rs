@@ -129,10 +129,14 @@ impl Core {
             self.remove_tips(repo, tips);
         }
         if let Some((applied, refs)) = &promises.whole {
-            let unsettled = self.settling.contains_key(&repo.identifier);
-            if unsettled || self.registry.applied(repo) != *applied {
-                // Its refs are moving.
-                return self.retry_later(Again::Check(repo.clone()));
+            if self.settling.contains_key(&repo.identifier) {
+                // Its refs may be moving.
+                let waiting = self.check_settled.entry(repo.identifier.clone());
+                waiting.or_default().insert(repo.clone());
+                return self.look_for_tips(repo);
+            }
+            if self.registry.applied(repo) != *applied {
+                return self.check(repo.clone());
             }
             self.checked.insert(repo.clone());
             self.plan_prune(repo);

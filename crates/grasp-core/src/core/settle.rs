@@ -418,7 +418,10 @@ impl Core {
         self.write_down(waiting);
         self.report_pushes(identifier);
         if let Some(repos) = self.settle_again.remove(identifier) {
-            self.settle(identifier, repos.into_iter().collect(), facts);
+            return self.settle(identifier, repos.into_iter().collect(), facts);
+        }
+        for repo in self.check_settled.remove(identifier).unwrap_or_default() {
+            self.check(repo);
         }
     }
 
