@@ -28,9 +28,30 @@ pub struct Plan {
     pub state: Option<Rank>,
     /// Tips of pull requests.
     pub tips: Vec<(EventId, ObjectId)>,
+    /// Of some of them the event is not here.
+    pub early: bool,
+}
+
+/// Whose word stands behind what a push brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backing {
+    /// Nobody's yet.
+    None,
+    /// Authors of pull requests: anybody may be one.
+    PullRequests,
+    /// A maintainer's.
+    State,
 }
 
 impl Plan {
+    pub fn backing(&self) -> Backing {
+        match (self.state, self.early) {
+            (Some(_), _) => Backing::State,
+            (None, false) => Backing::PullRequests,
+            (None, true) => Backing::None,
+        }
+    }
+
     /// Whether there is anything that a pack could be for. What nobody asked for is not taken.
     pub fn wants_objects(&self) -> bool {
         self.state.is_some() || !self.tips.is_empty()
@@ -138,7 +159,10 @@ pub fn judge(
                 Ok(_) if plan.tips.len() == MAX_TIPS => {
                     return Decision::Refuse(PushRefusal::TooManyTips);
                 }
-                Ok(tip) => plan.tips.push(tip),
+                Ok((event, commit)) => {
+                    plan.early |= tip(&event) == Tip::Unknown;
+                    plan.tips.push((event, commit));
+                }
                 Err(refusal) => return Decision::Refuse(refusal),
             },
             None => set(&mut result, command),
