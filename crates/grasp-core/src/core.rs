@@ -103,6 +103,8 @@ pub struct Core {
     /// Repositories whose refs may not be those of the state applied last.
     out_of_step: FxHashSet<RepoId>,
     retries: Retries,
+    /// Repositories that a start found on disk.
+    on_disk: BTreeSet<RepoId>,
     /// Repositories that are to be looked at, whether disk and store agree.
     unchecked: BTreeSet<RepoId>,
     checking: FxHashSet<RepoId>,
@@ -110,7 +112,7 @@ pub struct Core {
     check_settled: FxHashMap<Identifier, BTreeSet<RepoId>>,
     /// Repositories that were looked at since they are hosted.
     checked: FxHashSet<RepoId>,
-    lost: BTreeMap<EventId, Lost>,
+    lost: Lost,
     prunes: Prunes,
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
@@ -137,7 +139,7 @@ enum Errand {
     Joined(Arc<Event>),
     PushedTips(PushId),
     RemovedTips(RepoId, Vec<EventId>),
-    SetTip(RepoId, EventId),
+    SetTips(RepoId, Vec<EventId>),
     Checked(RepoId),
     /// Whether the objects of what is served are there.
     Verified(RepoId, Arc<Promises>),
@@ -183,11 +185,12 @@ impl Core {
             creating: FxHashMap::default(),
             out_of_step: FxHashSet::default(),
             retries: Retries::default(),
+            on_disk: BTreeSet::new(),
             unchecked: BTreeSet::new(),
             checking: FxHashSet::default(),
             check_settled: FxHashMap::default(),
             checked: FxHashSet::default(),
-            lost: BTreeMap::new(),
+            lost: Lost::default(),
             hidden: FxHashSet::default(),
             prunes: Prunes::default(),
             now: Now::default(),
@@ -365,8 +368,10 @@ impl Core {
             Some(Errand::RemovedTips(repo, ids)) => {
                 self.on_removed_tips(&repo, ids, outcome.is_ok());
             }
-            Some(Errand::SetTip(repo, id)) if outcome.is_err() => {
-                self.retry_later(Again::SetTip(repo, id));
+            Some(Errand::SetTips(repo, ids)) if outcome.is_err() => {
+                for id in ids {
+                    self.retry_later(Again::SetTip(repo.clone(), id));
+                }
             }
             Some(Errand::Settle(identifier, n)) => {
                 self.on_settle_step(&identifier, n, outcome, facts);

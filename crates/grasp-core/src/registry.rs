@@ -71,8 +71,16 @@ impl Registry {
     /// Takes an announcement in place of the one it replaces; an older one changes nothing.
     pub fn announce(&mut self, announcement: Announcement, standing: Standing) {
         let repo = announcement.repo.clone();
-        let applied = match self.entries.get(&repo) {
+        let applied = match self.entries.get_mut(&repo) {
             Some(entry) if entry.announcement.rank > announcement.rank => return,
+            Some(entry) if entry.announcement.listed == announcement.listed => {
+                // Nobody gains or loses a word by it.
+                self.by_event.remove(&entry.announcement.rank.id);
+                self.by_event.insert(announcement.rank.id, repo);
+                entry.announcement = announcement;
+                entry.standing = standing;
+                return;
+            }
             Some(entry) => entry.applied,
             None => self.applied_before.get(&repo).copied(),
         };

@@ -14,8 +14,10 @@ use crate::{Backend, Store, reading, write};
 
 /// Rows looked at for one that proves a relation; those in front of it prove nothing.
 const MAX_ROWS: usize = 32;
-/// Pull requests of one repository that are looked after, and updates of each.
-const MAX_PULL_REQUESTS: usize = 10_000;
+/// Pull requests of one repository that are looked after, updates included: 20 us each to read.
+const MAX_PULL_REQUESTS: usize = 2_000;
+/// Rows looked at for them; comments name the repository, too.
+const MAX_NAMING: usize = 20_000;
 
 /// Runs a piece of code on a view of any backend; `None` when the store cannot say.
 macro_rules! asking {
@@ -57,11 +59,13 @@ impl Facts for Store {
         let found = asking!(self, |kv| {
             let address = repo.address(Kind::ANNOUNCEMENT);
             let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
-            let mut seqs = naming(kv, b'a', &address, nip34::PULL_REQUEST)?;
-            seqs.extend(naming(kv, b'a', &address, nip34::PULL_REQUEST_UPDATE)?);
+            let updates = &[nip34::PULL_REQUEST_UPDATE];
+            let kinds = &[nip34::PULL_REQUEST, nip34::PULL_REQUEST_UPDATE];
+            let mut seqs = naming(kv, b'a', &address, kinds, MAX_PULL_REQUESTS)?;
             for root in read_all(kv, &seqs)? {
+                let left = MAX_PULL_REQUESTS.saturating_sub(seqs.len());
                 let root = root.id.to_string();
-                seqs.extend(naming(kv, b'e', &root, nip34::PULL_REQUEST_UPDATE)?);
+                seqs.extend(naming(kv, b'e', &root, updates, left)?);
             }
             seqs.sort_unstable();
             seqs.dedup();
@@ -135,17 +139,24 @@ fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError>
     Ok(event.transpose()?.map(Arc::new))
 }
 
-/// Events of one kind that name a value.
-fn naming(kv: &impl Read, letter: u8, value: &str, kind: Kind) -> Result<Vec<Seq>, StoreError> {
+/// Events of one of these kinds that name a value, the newest first.
+fn naming(
+    kv: &impl Read,
+    letter: u8,
+    value: &str,
+    kinds: &[Kind],
+    most: usize,
+) -> Result<Vec<Seq>, StoreError> {
     let prefix = schema::tag_prefix(letter, value);
     let mut found = Vec::new();
-    for row in kv.rows(Table::ByTag, Bound::Included(&prefix))? {
+    let rows = kv.rows(Table::ByTag, Bound::Included(&prefix))?;
+    for row in rows.take(MAX_NAMING) {
         let (key, value) = row?;
-        if !key.starts_with(&prefix) || found.len() == MAX_PULL_REQUESTS {
+        if !key.starts_with(&prefix) || found.len() == most {
             break;
         }
         let value = IndexValue::from_bytes(value)?;
-        if value.kind == kind {
+        if kinds.contains(&value.kind) {
             found.push(value.seq);
         }
     }

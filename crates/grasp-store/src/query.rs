@@ -6,7 +6,7 @@ mod plan;
 
 use std::ops::Bound;
 
-use grasp_core::{EventId, Filter, Seq, Timestamp};
+use grasp_core::{EventId, Filter, Kind, Seq, Timestamp, nip34};
 use rustc_hash::FxHashSet;
 
 use self::plan::{Check, Plan};
@@ -280,7 +280,7 @@ impl<'s, R: Read> Slice<'s, R> {
         if value.seq >= self.bound {
             return Ok(false);
         }
-        if self.hides && self.is_hidden(&place)? {
+        if self.hides && can_be_hidden(value.kind) && self.is_hidden(&place)? {
             return Ok(false);
         }
         if check.kinds
@@ -364,4 +364,12 @@ impl<'s, R: Read> Slice<'s, R> {
 fn hides_any(kv: &impl Read) -> Result<bool, StoreError> {
     let first = kv.rows(Table::Hidden, Bound::Unbounded)?.next();
     Ok(first.transpose()?.is_some())
+}
+
+/// Only what has objects can lose them.
+fn can_be_hidden(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::STATE | nip34::PULL_REQUEST | nip34::PULL_REQUEST_UPDATE
+    )
 }

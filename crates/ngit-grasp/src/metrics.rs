@@ -16,7 +16,6 @@ pub struct Metrics {
     pub events_held: IntCounter,
     pub releases: IntCounter,
     pub leftovers: IntCounter,
-    pub held_oldest_seconds: IntGauge,
     pub git_failures: IntCounter,
     pub pruned_bytes: IntCounter,
     pub git_running: IntGauge,
@@ -35,6 +34,7 @@ pub struct Metrics {
     connections_refused: IntCounterVec,
     query_seconds: HistogramVec,
     held: prometheus::IntGaugeVec,
+    held_oldest: prometheus::IntGaugeVec,
     repositories: prometheus::IntGaugeVec,
     pushes: IntCounterVec,
     fetches: IntCounterVec,
@@ -79,10 +79,6 @@ impl Metrics {
             leftovers: make.counter(
                 "ngit_leftovers_cleared_total",
                 "Repositories in which something of a killed process was cleared",
-            )?,
-            held_oldest_seconds: make.gauge(
-                "ngit_held_oldest_seconds",
-                "How long the oldest event has waited for its git data",
             )?,
             git_failures: make.counter(
                 "ngit_git_failures_total",
@@ -134,6 +130,11 @@ impl Metrics {
                 "Events that wait for their git data, by kind",
                 &["kind"],
             )?,
+            held_oldest: make.gauges(
+                "ngit_held_oldest_seconds",
+                "How long the oldest event of a kind has waited for its git data",
+                &["kind"],
+            )?,
             repositories: make.gauges(
                 "ngit_repositories",
                 "Repositories announced for this server, by standing",
@@ -178,9 +179,11 @@ impl Metrics {
             .observe(seconds);
     }
 
-    pub fn set_held(&self, kind: &'static str, count: usize) {
+    pub fn set_held(&self, kind: &'static str, count: usize, oldest: u64) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.held.with_label_values(&[kind]).set(count);
+        let oldest = i64::try_from(oldest).unwrap_or(i64::MAX);
+        self.held_oldest.with_label_values(&[kind]).set(oldest);
     }
 
     pub fn set_repositories(&self, standing: &'static str, count: usize) {

@@ -102,24 +102,20 @@ impl Performer {
 
     /// What an operator sees of the core.
     pub fn show(&self, core: &Core, now: Timestamp) {
-        let mut held = [0; HELD_KINDS.len()];
-        for event in core.purgatory().iter() {
+        let mut shown = [(0, 0); HELD_KINDS.len()];
+        for held in core.purgatory().iter() {
             let place = HELD_KINDS
                 .iter()
-                .position(|(kind, _)| *kind == Some(event.event.kind))
+                .position(|(kind, _)| *kind == Some(held.event.kind))
                 .unwrap_or(HELD_KINDS.len() - 1);
-            if let Some(count) = held.get_mut(place) {
+            if let Some((count, oldest)) = shown.get_mut(place) {
                 *count += 1;
+                *oldest = self.waited(held.until, now).max(*oldest);
             }
         }
-        for ((_, name), count) in HELD_KINDS.iter().zip(held) {
-            self.metrics.set_held(name, count);
+        for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(shown) {
+            self.metrics.set_held(name, count, oldest);
         }
-        let first = core.purgatory().next_deadline();
-        let left = first.map(|until| until.0.saturating_sub(now.0));
-        let waited = left.map_or(0, |left| self.held_for.as_secs().saturating_sub(left));
-        let waited = i64::try_from(waited).unwrap_or(i64::MAX);
-        self.metrics.held_oldest_seconds.set(waited);
         for (standing, name) in STANDINGS {
             let count = core.registry().hosted();
             let count = count.filter(|(_, found)| *found == standing).count();
@@ -138,6 +134,13 @@ impl Performer {
             }
             Repair::Shown => tracing::info!(%repo, "objects of an event are back: served again"),
         }
+    }
+
+    /// How long something has waited that may wait until then. What is kept in mind beyond its
+    /// time has waited no longer than that.
+    fn waited(&self, until: Timestamp, now: Timestamp) -> u64 {
+        let left = until.0.saturating_sub(now.0);
+        self.held_for.as_secs().saturating_sub(left)
     }
 
     pub fn note_written(&self, outcomes: &[StoreOutcome]) {

@@ -2,6 +2,7 @@
 //! events, repositories, tips.
 
 use super::Core;
+use super::retry::Again;
 use crate::admit::Refusal;
 use crate::event::{Address, Event, Kind};
 use crate::facts::Facts;
@@ -62,7 +63,8 @@ impl Core {
         for repo in self.registry.owned_by(&event.pubkey) {
             self.unhost_until(&repo, event, facts);
         }
-        self.remove_tips_without_event(facts);
+        // One look at all of them does for many requests.
+        self.retry_later(Again::SweepTips);
     }
 }
 

@@ -183,7 +183,7 @@ impl Core {
     fn check_updates(&mut self, event: &Event, facts: &dyn Facts) {
         if event.kind == PULL_REQUEST && facts.is_named(event) {
             for repo in self.served_from(event, facts) {
-                self.check(repo);
+                self.retry_later(Again::Check(repo));
             }
         }
     }

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::retry::Again;
 use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
 use crate::admit::Known as _;
@@ -14,11 +16,45 @@ use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{PullRequest, Rank, RepoId, State};
 
-/// An event that some repository has not got the objects of.
-#[derive(Debug)]
+/// Events whose objects no repository is known to have, about 500 bytes each: 50 MB.
+const MAX_LOST: usize = 100_000;
+
+/// What is not found, and where not.
+#[derive(Debug, Default)]
 pub struct Lost {
-    event: Arc<Event>,
-    missing_in: BTreeSet<RepoId>,
+    missing_in: FxHashMap<EventId, BTreeSet<RepoId>>,
+    events: FxHashMap<RepoId, BTreeSet<EventId>>,
+}
+
+impl Lost {
+    /// True if that was not known.
+    fn add(&mut self, id: EventId, repo: &RepoId) -> bool {
+        if self.missing_in.len() >= MAX_LOST && !self.missing_in.contains_key(&id) {
+            return false;
+        }
+        self.events.entry(repo.clone()).or_default().insert(id);
+        self.missing_in.entry(id).or_default().insert(repo.clone())
+    }
+
+    fn forget(&mut self, id: &EventId) {
+        for repo in self.missing_in.remove(id).unwrap_or_default() {
+            if let Some(events) = self.events.get_mut(&repo) {
+                events.remove(id);
+                if events.is_empty() {
+                    self.events.remove(&repo);
+                }
+            }
+        }
+    }
+
+    fn is_missing_in(&self, id: &EventId, repo: &RepoId) -> bool {
+        let repos = self.missing_in.get(id);
+        repos.is_some_and(|repos| repos.contains(repo))
+    }
+
+    fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = &EventId> {
+        self.events.get(repo).into_iter().flatten()
+    }
 }
 
 /// What a repository should have, at the time when it was asked.
@@ -56,15 +92,8 @@ impl Core {
 
     /// New objects are in a repository: perhaps those that were lost.
     pub(super) fn look_for_lost(&mut self, repo: &RepoId, facts: &dyn Facts) {
-        if self.lost.is_empty() {
-            return;
-        }
-        self.lost.retain(|id, _| facts.kind_of(id).is_some());
-        let here = self.lost.values().filter(|lost| {
-            let places = self.served_from(&lost.event, facts);
-            places.contains(repo)
-        });
-        let events: Vec<Arc<Event>> = here.map(|lost| Arc::clone(&lost.event)).collect();
+        let ids = self.lost.in_repo(repo);
+        let events: Vec<Arc<Event>> = ids.filter_map(|id| facts.event(id)).collect();
         if !events.is_empty() {
             self.ask_for(repo, events, None);
         }
@@ -110,26 +139,9 @@ impl Core {
         let missing = promises.objects.iter().zip(kinds);
         let missing = missing.filter(|(_, kind)| kind.is_none());
         let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
-        let mut tips = Vec::new();
-        for (event, objects) in &promises.events {
-            // Its author may have lost the word here.
-            if !self.served_from(event, facts).contains(repo) {
-                continue;
-            }
-            if !objects.iter().any(|id| missing.contains(id)) {
-                self.on_found(repo, event, facts);
-                continue;
-            }
-            self.on_missing(repo, event, facts);
-            let at = self.tips_at.get(&event.id);
-            tips.extend(at.filter(|at| at.contains(repo)).map(|_| event.id));
-        }
-        if !tips.is_empty() {
-            self.note_repair(repo, Repair::TipRemoved);
-            self.remove_tips(repo, tips);
-        }
+        self.compare(repo, promises, &missing, facts);
         if let Some((applied, refs)) = &promises.whole {
-            if self.settling.contains_key(&repo.identifier) {
+            if self.is_settling(repo) {
                 // Its refs may be moving.
                 let waiting = self.check_settled.entry(repo.identifier.clone());
                 waiting.or_default().insert(repo.clone());
@@ -145,41 +157,69 @@ impl Core {
         }
     }
 
-    fn on_missing(&mut self, repo: &RepoId, event: &Arc<Event>, facts: &dyn Facts) {
+    /// Whether each event has its objects here; tips follow, in one change each way.
+    fn compare(
+        &mut self,
+        repo: &RepoId,
+        promises: &Promises,
+        missing: &BTreeSet<ObjectId>,
+        facts: &dyn Facts,
+    ) {
+        let (mut gone, mut found) = (Vec::new(), Vec::new());
+        for (event, objects) in &promises.events {
+            // Its author may have lost the word here.
+            if !self.served_from(event, facts).contains(repo) {
+                continue;
+            }
+            let at = self.tips_at.get(&event.id);
+            let has_tip = at.is_some_and(|repos| repos.contains(repo));
+            if objects.iter().any(|id| missing.contains(id)) {
+                gone.extend(has_tip.then_some(event.id));
+                self.on_missing(repo, event, facts);
+            } else {
+                found.extend((!has_tip).then_some(event.id));
+                self.on_found(repo, event);
+            }
+        }
+        if !gone.is_empty() {
+            self.note_repair(repo, Repair::TipRemoved);
+            self.remove_tips(repo, gone);
+        }
+        self.set_tips_again(repo, found, facts);
+    }
+
+    fn on_missing(&mut self, repo: &RepoId, event: &Event, facts: &dyn Facts) {
         let id = event.id;
         if facts.kind_of(&id).is_none() {
-            self.lost.remove(&id);
+            self.hidden.remove(&id);
+            return self.lost.forget(&id);
+        }
+        let places = self.served_from(event, facts);
+        let tips = self.tips_at.get(&id);
+        let has_tip = |place: &RepoId| tips.is_some_and(|tips| tips.contains(place));
+        let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
+        if elsewhere {
             return;
         }
-        let lost = self.lost.entry(id).or_insert_with(|| Lost {
-            event: Arc::clone(event),
-            missing_in: BTreeSet::new(),
-        });
-        lost.missing_in.insert(repo.clone());
-        let places = self.served_from(event, facts);
-        let lost = self.lost.get(&id);
-        let everywhere = lost.is_some_and(|lost| {
-            let mut places = places.iter();
-            places.all(|place| lost.missing_in.contains(place))
-        });
-        if everywhere && !places.is_empty() && self.hidden.insert(id) {
+        let is_news = self.lost.add(id, repo);
+        let (missing, others): (Vec<RepoId>, Vec<RepoId>) = places
+            .into_iter()
+            .partition(|place| self.lost.is_missing_in(&id, place));
+        if others.is_empty() && !missing.is_empty() && self.hidden.insert(id) {
             self.note_repair(repo, Repair::Hidden);
             self.commit(vec![Change::Hide(id)], Errand::Hidden(id));
         }
-    }
-
-    fn on_found(&mut self, repo: &RepoId, event: &Arc<Event>, facts: &dyn Facts) {
-        let id = event.id;
-        if let Some(lost) = self.lost.get_mut(&id) {
-            lost.missing_in.remove(repo);
-            if lost.missing_in.is_empty() {
-                self.lost.remove(&id);
+        // They may have lost it, too, since they were looked at.
+        for other in others.into_iter().filter(|_| is_news) {
+            if !self.unchecked.contains(&other) && !self.checking.contains(&other) {
+                self.retry_later(Again::Check(other));
             }
         }
-        let at = self.tips_at.get(&id);
-        if !at.is_some_and(|repos| repos.contains(repo)) {
-            self.set_tip_again(repo.clone(), id, facts);
-        }
+    }
+
+    fn on_found(&mut self, repo: &RepoId, event: &Arc<Event>) {
+        let id = event.id;
+        self.lost.forget(&id);
         if self.hidden.remove(&id) {
             self.note_repair(repo, Repair::Shown);
             self.commit(vec![Change::Show(id)], Errand::Shown(Arc::clone(event)));
@@ -243,7 +283,7 @@ impl Core {
             wanted.clone()
         };
         kept.retain(|_, id| !missing.contains(id));
-        if refs.is_empty() || kept == *refs {
+        if kept == *refs {
             return;
         }
         let repair = match expected {
@@ -317,13 +357,16 @@ impl Core {
             .iter()
             .flat_map(|author| self.registry.maintained_by(author, &repo.identifier));
         let mut places: BTreeSet<RepoId> = maintained.collect();
-        for gone in before.keys().filter(|repo| !after.contains_key(*repo)) {
+        let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
+        for gone in gone {
             for event in facts.pull_requests(gone) {
                 places.extend(self.served_from(&event, facts));
             }
         }
-        self.unchecked.extend(places);
-        self.check_next();
+        // Each at most once in a while, however often somebody changes his mind.
+        for place in places {
+            self.retry_later(Again::Check(place));
+        }
     }
 
     fn named_by(&self, pull_request: PullRequest, facts: &dyn Facts) -> Vec<RepoId> {

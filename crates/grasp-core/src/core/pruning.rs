@@ -102,7 +102,7 @@ impl Core {
         let Some((_, kept)) = &self.prunes.ready else {
             return false;
         };
-        let relied_on = self.settling.contains_key(&repo.identifier)
+        let relied_on = self.is_settling(repo)
             || self.landing.values().any(|landing| landing.touches(repo))
             || self.is_pushed_to(repo);
         let is_kept = |id: &ObjectId| kept.binary_search(id).is_ok();

@@ -31,7 +31,7 @@ impl Core {
             }
             Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
             Restore::Repository(repo) => {
-                self.unchecked.insert(repo);
+                self.on_disk.insert(repo);
             }
             Restore::Hidden(id) => {
                 self.hidden.insert(id);
@@ -120,7 +120,7 @@ impl Core {
     /// A kill may have come before the repositories of expired and deleted announcements went, or
     /// before an announcement was written whose repository was made.
     fn clear_away(&mut self) {
-        for repo in std::mem::take(&mut self.unchecked) {
+        for repo in std::mem::take(&mut self.on_disk) {
             let expired = self.registry.hosting(&repo) == Some(Standing::Remembered);
             let elsewhere = self.registry.standing(&repo) == Some(Standing::Held);
             if self.registry.is_hosted(&repo) {
@@ -194,7 +194,7 @@ impl Core {
     /// They moved, the kill came, and the state that they follow did not live to see it.
     fn drop_unsigned(&mut self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) {
         let applied = self.registry.applied(repo);
-        let settling = self.settling.contains_key(&repo.identifier);
+        let settling = self.is_settling(repo);
         if applied.is_none()
             && !settling
             && !refs.is_empty()

@@ -26,6 +26,8 @@ pub enum Again {
     Tip(RepoId, EventId),
     /// A tip that should be there.
     SetTip(RepoId, EventId),
+    /// Tips whose events may have gone, all of them.
+    SweepTips,
     /// A held event whose turn had come.
     Event(EventId),
     /// The row of an event that is held no longer.
@@ -104,7 +106,8 @@ impl Core {
                         self.remove_tip(&repo, id);
                     }
                 }
-                Again::SetTip(repo, id) => self.set_tip_again(repo, id, facts),
+                Again::SetTip(repo, id) => self.set_tips_again(&repo, vec![id], facts),
+                Again::SweepTips => self.remove_tips_without_event(facts),
                 Again::Event(id) => {
                     self.reconsider(&id, facts);
                 }

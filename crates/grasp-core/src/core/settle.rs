@@ -107,6 +107,12 @@ impl Core {
         self.settling.insert(identifier.clone(), settle);
     }
 
+    /// Its refs may be moving.
+    pub(super) fn is_settling(&self, repo: &RepoId) -> bool {
+        let settle = self.settling.get(&repo.identifier);
+        settle.is_some_and(|settle| settle.repos.iter().any(|member| member.repo == *repo))
+    }
+
     /// Repositories and states that hang together, from the given ones outwards.
     fn connected(
         &self,

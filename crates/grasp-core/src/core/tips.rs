@@ -57,12 +57,18 @@ impl Core {
     }
 
     /// Git had refused it when the pull request landed.
-    pub(super) fn set_tip_again(&mut self, repo: RepoId, id: EventId, facts: &dyn Facts) {
-        if let Tip::At(tip) = self.tip_of(&id, facts)
-            && self.is_place(&repo, &id, facts)
-        {
-            let errand = Errand::SetTip(repo.clone(), id);
-            self.set_tips(&repo, &[(id, tip)], errand);
+    pub(super) fn set_tips_again(&mut self, repo: &RepoId, ids: Vec<EventId>, facts: &dyn Facts) {
+        let mut tips = Vec::new();
+        for id in ids {
+            if let Tip::At(tip) = self.tip_of(&id, facts)
+                && self.is_place(repo, &id, facts)
+            {
+                tips.push((id, tip));
+            }
+        }
+        if !tips.is_empty() {
+            let ids = tips.iter().map(|(id, _)| *id).collect();
+            self.set_tips(repo, &tips, Errand::SetTips(repo.clone(), ids));
         }
     }
 

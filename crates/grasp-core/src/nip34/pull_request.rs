@@ -6,11 +6,14 @@ use crate::event::{Address, Event};
 use crate::git::ObjectId;
 use crate::id::EventId;
 
+/// Repositories that one pull request is for; the others that it names are not looked at.
+pub const MAX_REPOS: usize = 16;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
     /// Its commit; `None` when the text is not an object id, and then it never comes.
     pub tip: Option<ObjectId>,
-    /// Repositories that it names itself.
+    /// Repositories that it names itself, the first few.
     pub repos: Vec<RepoId>,
     /// For an update: the pull request that it belongs to, which may name more.
     pub root: Option<EventId>,
@@ -26,6 +29,9 @@ impl PullRequest {
         for address in event.tag_values("a").chain(event.tag_values("A")) {
             let repo = Address::parse(address).and_then(|address| RepoId::of_address(&address));
             repos.extend(repo.filter(|repo| !repos.contains(repo)));
+            if repos.len() == MAX_REPOS {
+                break;
+            }
         }
         let root = event.tag("E").or_else(|| event.tag("e"));
         Some(Self {

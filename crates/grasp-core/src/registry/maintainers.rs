@@ -13,9 +13,9 @@ pub const MAX_MEMBERS: usize = 64;
 /// Keys that are listed and not yet confirmed. Each is compared once with each member: 256 x 64 =
 /// 16,384 look-ups in the worst walk, well under a millisecond.
 const MAX_INVITED: usize = 256;
-/// Keys on the way back from a maintainer to the owners who trust it, each worth a walk that is
-/// kept in mind until an announcement of that identifier changes.
-const MAX_BACKWARDS: usize = 256;
+/// Keys on the way from a maintainer to the owners who trust it, each worth a walk that is kept in
+/// mind until somebody's list changes under that identifier.
+const MAX_OWNERS: usize = 256;
 /// Identifiers whose walks are kept in mind.
 const MAX_REMEMBERED: usize = 4_096;
 
@@ -46,32 +46,52 @@ impl Registry {
 
     /// Repositories of ours, hosted or remembered, whose state this key may sign.
     pub fn maintained_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<RepoId> {
-        let mut found = vec![*key];
-        let mut known: FxHashSet<Pubkey> = found.iter().copied().collect();
-        let mut next = 0;
-        while let Some(key) = found.get(next).copied() {
-            next += 1;
-            for author in self.listers(&key, identifier) {
-                if found.len() < MAX_BACKWARDS && known.insert(*author) {
-                    found.push(*author);
-                }
-            }
-        }
+        let owners = match self.rule {
+            MaintainerRule::Reciprocal => self.answered_by(key, identifier),
+            MaintainerRule::Listed => self.trusting(key, identifier),
+        };
         let owned = |owner: Pubkey| RepoId::new(owner, identifier.clone());
-        found
-            .into_iter()
-            .map(owned)
+        let repos = owners.into_iter().map(owned);
+        repos
             .filter(|repo| self.hosting(repo).is_some() && self.is_maintainer(repo, key))
             .collect()
+    }
+
+    /// A member joins by listing one who was there before, up to the owner: so every owner that a
+    /// key maintains for is found among those whom it lists, and whom they list. Strangers who
+    /// list the key are not in the way.
+    fn answered_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<Pubkey> {
+        closure(*key, |key| {
+            self.listed_by_author(key, identifier).iter().copied()
+        })
+    }
+
+    /// Whoever lists the key, and who lists them: those first whose repositories are served.
+    fn trusting(&self, key: &Pubkey, identifier: &Identifier) -> Vec<Pubkey> {
+        closure(*key, |key| self.ranked_listers(key, identifier))
+    }
+
+    fn ranked_listers<'a>(
+        &'a self,
+        key: &Pubkey,
+        identifier: &'a Identifier,
+    ) -> impl Iterator<Item = Pubkey> + use<'a> {
+        let listers = self.listers(key, identifier).iter();
+        let is_served = |lister: &&Pubkey| {
+            let entry = self.entry(lister, identifier);
+            entry.is_some_and(|entry| entry.standing == Standing::Served)
+        };
+        let served = listers.clone().filter(is_served);
+        let others = listers.filter(move |lister| !is_served(lister));
+        served.chain(others).take(MAX_OWNERS).copied()
     }
 
     /// The best standing of a repository of ours in whose maintainer set somebody lists this key,
     /// whether or not the key has answered.
     pub fn invites(&self, key: &Pubkey, identifier: &Identifier) -> Option<Standing> {
-        let listers = self.listers(key, identifier).iter().take(MAX_BACKWARDS);
         let mut best = None;
-        for lister in listers {
-            let repos = self.maintained_by(lister, identifier);
+        for lister in self.ranked_listers(key, identifier) {
+            let repos = self.maintained_by(&lister, identifier);
             let standing = repos.iter().filter_map(|repo| self.hosting(repo)).max();
             best = best.max(standing);
             if best == Some(Standing::Served) {
@@ -121,6 +141,22 @@ impl Registry {
             }
         }
     }
+}
+
+/// A key and those found from it, the nearest first.
+fn closure<I: Iterator<Item = Pubkey>>(key: Pubkey, next: impl Fn(&Pubkey) -> I) -> Vec<Pubkey> {
+    let mut found = vec![key];
+    let mut known: FxHashSet<Pubkey> = found.iter().copied().collect();
+    let mut at = 0;
+    while let Some(key) = found.get(at).copied() {
+        at += 1;
+        for other in next(&key) {
+            if found.len() < MAX_OWNERS && known.insert(other) {
+                found.push(other);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -232,6 +268,38 @@ mod tests {
             assert_eq!(registry.maintainers(repo).len(), MAX_MEMBERS);
         }
         assert!(!maintained.is_empty());
+    }
+
+    #[test]
+    fn strangers_who_list_a_maintainer_take_nothing_from_it() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[2], 1);
+        announce(&mut registry, 2, &[1], 1);
+        for n in 0..MAX_OWNERS as u16 + 50 {
+            let owner = Pubkey(
+                [[n.to_be_bytes(), [9, 9]].concat().as_slice(), &[9; 28]]
+                    .concat()
+                    .try_into()
+                    .unwrap(),
+            );
+            let announcement = Announcement {
+                repo: RepoId::new(owner, repo(1).identifier),
+                rank: Rank {
+                    created_at: Timestamp(1),
+                    id: EventId(owner.0),
+                },
+                listed: vec![key(2)],
+                lists_us: true,
+            };
+            registry.announce(announcement, Standing::Held);
+        }
+        announce(&mut registry, 1, &[2], 2);
+        let maintained = registry.maintained_by(&key(2), &repo(1).identifier);
+        assert_eq!(maintained, [repo(2), repo(1)]);
+        assert_eq!(
+            registry.invites(&key(2), &repo(1).identifier),
+            Some(Standing::Served)
+        );
     }
 
     #[test]

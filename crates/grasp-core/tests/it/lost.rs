@@ -1,6 +1,6 @@
 //! Disks that lose objects: what is served has its data here, and comes back when the data does.
 
-use grasp_core::Repair;
+use grasp_core::{GitTask, Kind, Repair};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, DEV, MAIN, MINUTE, Scene, refs, served, state, tool};
@@ -86,4 +86,43 @@ fn a_lost_state_gives_way_to_a_newer_one() {
         .unwrap();
     assert!(scene.serves(&newer));
     assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
+}
+
+#[test]
+fn what_was_served_from_a_repository_that_is_gone_is_hidden_where_nobody_else_has_it() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let tip = commit(7);
+    let both = [tool(ALICE), tool(BOB)];
+    let event = forge::pull_request(CAROL, scene.unix(), &both, &tip.to_string());
+    let name = format!("refs/nostr/{}", event.id);
+    scene.push(&tool(ALICE), &[(&name, Some(tip))]).unwrap();
+    scene.publish(&event);
+    assert!(scene.serves(&event));
+
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    scene.publish(&forge::deletion(ALICE, scene.unix(), "a", &address));
+    scene.pass(MINUTE);
+    assert!(!scene.serves(&event), "the other repository never had it");
+    scene.push(&tool(BOB), &[(&name, Some(tip))]).unwrap();
+    assert!(scene.serves(&event));
+}
+
+#[test]
+fn a_start_takes_away_what_a_kill_left_on_disk() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    scene.git_fails = true;
+    scene.publish(&forge::deletion(ALICE, scene.unix(), "a", &address));
+    assert!(scene.git.get(&tool(ALICE)).is_some());
+    scene.git_fails = false;
+    // Made for an announcement that was never written.
+    scene.git.perform(&tool(CAROL), &GitTask::Create).unwrap();
+    scene.restart();
+    assert!(scene.git.get(&tool(ALICE)).is_none());
+    assert!(scene.git.get(&tool(CAROL)).is_none());
+    assert!(scene.git.get(&tool(BOB)).is_some());
 }

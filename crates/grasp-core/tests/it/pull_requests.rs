@@ -191,6 +191,7 @@ fn a_request_to_vanish_takes_tips_and_repositories_along() {
         .unwrap();
     let vanish = forge::about(CAROL, 62, scene.unix(), "relay", "ALL_RELAYS");
     scene.publish(&vanish);
+    scene.pass(MINUTE);
     assert!(scene.repo(&tool(ALICE)).tips.is_empty());
     assert!(scene.git.get(&tool(CAROL)).is_none());
 }

@@ -146,7 +146,8 @@ fn a_stored_event_that_names_another_proves_the_relation() {
 #[test]
 fn a_hidden_event_is_stored_and_seen_by_no_query() {
     on_both(|store| {
-        let (old, new) = (repo(ALICE, 10, "x"), repo(ALICE, 11, "x"));
+        let state = |at| unsigned(ALICE, 30618, at, &[&["d", "x"]], "");
+        let (old, new) = (state(10), state(11));
         put(store, &old);
         store.commit([&[Change::Hide(old.id)][..]]).unwrap();
         assert_eq!(find(store, json!({})), []);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use grasp_core::event::{Event, Kind};
 use grasp_core::git::Refs;
 use grasp_core::nip34::state::Targets;
-use grasp_core::nip34::{Announcement, State};
+use grasp_core::nip34::{Announcement, Rank, State};
 use grasp_core::registry::{MAX_MEMBERS, Registry, Standing};
 use grasp_core::{Facts, MaintainerRule, Pubkey, RepoId, Service};
 
@@ -16,6 +16,8 @@ pub struct Overview {
     /// The owner first.
     pub maintainers: Vec<Pubkey>,
     has_state: bool,
+    /// A newer one is served, and its refs are not here.
+    awaits: bool,
     /// The state that was applied last.
     pub state: Option<(Arc<Event>, Arc<Targets>)>,
 }
@@ -25,6 +27,7 @@ impl Overview {
         let registry = registry_around(repo, facts, us, rule);
         let maintainers = registry.maintainers(repo).to_vec();
         let applied = facts.applied(repo);
+        let awaits = states_of(repo, &maintainers, facts).any(|rank| Some(rank) > applied);
         let state = applied.and_then(|rank| facts.event(&rank.id));
         let state = state.and_then(|event| {
             let targets = State::read(&event).ok()?.refs.ok()?;
@@ -32,15 +35,17 @@ impl Overview {
         });
         Self {
             announcement: facts.newest(&repo.address(Kind::ANNOUNCEMENT)),
-            maintainers,
             has_state: applied.is_some(),
+            awaits,
+            maintainers,
             state,
         }
     }
 
-    /// The refs are those of its state.
+    /// The refs are those of its state, and no newer one is served.
     pub fn is_in_step(&self, heads_and_tags: &Refs) -> bool {
         match &self.state {
+            _ if self.awaits => false,
             Some((_, targets)) => targets.refs == *heads_and_tags,
             // Its author has deleted it since; the refs stay.
             None => self.has_state || heads_and_tags.is_empty(),
@@ -74,4 +79,15 @@ fn registry_around(
         registry.announce(announcement, Standing::Served);
     }
     registry
+}
+
+fn states_of<'a>(
+    repo: &'a RepoId,
+    maintainers: &'a [Pubkey],
+    facts: &'a dyn Facts,
+) -> impl Iterator<Item = Rank> + 'a {
+    maintainers.iter().filter_map(|key| {
+        let address = RepoId::new(*key, repo.identifier.clone()).address(Kind::STATE);
+        Some(Rank::of(&*facts.newest(&address)?))
+    })
 }
