@@ -56,12 +56,18 @@ fn refs_follow(repo: &RepoId, view: &View<'_>) -> Result<(), String> {
     let lost = present.all(|(name, id)| refs.get(name) == Some(id) && found.objects.contains(id))
         && (found.refs.is_empty() && state.is_none_or(may_not)
             || !refs.values().all(|id| found.objects.contains(id)));
-    // A kill came between refs and note, and both events were deleted before the next start.
+    // A kill came between refs and note, or some were lost, and the events were deleted before
+    // all of it could be set again.
+    let is_part_of = |state: &State| {
+        let targets = state.refs.as_ref();
+        state.identifier == repo.identifier
+            && targets.is_ok_and(|targets| {
+                let mut refs = found.refs.iter();
+                refs.all(|(name, id)| targets.refs.get(name) == Some(id))
+            })
+    };
     let deleted = applied.is_some_and(|rank| !view.disk.is_stored(&rank.id))
-        && view.states.values().any(|state| {
-            let refs = state.refs.as_ref().map(|targets| &targets.refs);
-            state.identifier == repo.identifier && refs == Ok(&found.refs)
-        });
+        && view.states.values().any(is_part_of);
     if found.refs == refs || lost || deleted {
         return Ok(());
     }

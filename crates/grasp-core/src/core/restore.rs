@@ -207,8 +207,9 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
-            // It is being set to what it should be.
+            // It is being set to what it should be, perhaps.
             if self.landing.contains_key(&id) {
+                self.retry_later(Again::Check(repo.clone()));
                 continue;
             }
             self.tips_at.entry(id).or_default().insert(repo.clone());

@@ -68,9 +68,9 @@ async fn what_has_lost_its_objects_is_not_served_until_they_are_back() {
 
     let mut watcher = Client::connect(&server.ws_url()).await;
     tree.git(&["push", "-q", &url, "main"]);
-    assert!(served(&mut watcher, &state).await);
+    await_served(&mut watcher, &state, true, "with its objects").await;
     assert_eq!(remote_ref(&url, "refs/heads/main"), Some(head));
     let name = format!("refs/nostr/{}", pull_request.id);
     tree.git(&["push", "-q", &url, &format!("feature:{name}")]);
-    assert!(served(&mut watcher, &pull_request).await);
+    await_served(&mut watcher, &pull_request, true, "with its commit").await;
 }
