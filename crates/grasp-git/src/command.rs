@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -195,6 +196,7 @@ impl GitCommand {
             .spawn()
             .map_err(GitError::Spawn)?;
         let stderr = child.stderr.take();
+        PROCESSES.fetch_add(1, Ordering::Relaxed);
         let running = Running {
             name: self.name,
             stderr: Some(tokio::spawn(
@@ -309,8 +311,16 @@ impl Running {
     }
 }
 
+/// Git processes that run now.
+pub fn processes() -> usize {
+    PROCESSES.load(Ordering::Relaxed)
+}
+
+static PROCESSES: AtomicUsize = AtomicUsize::new(0);
+
 impl Drop for Running {
     fn drop(&mut self) {
+        PROCESSES.fetch_sub(1, Ordering::Relaxed);
         if let Some(task) = &self.stderr {
             task.abort();
         }

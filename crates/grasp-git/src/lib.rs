@@ -22,7 +22,7 @@ mod serve;
 
 pub use adopt::share;
 pub use advert::{Protocol, Service, advertise};
-pub use command::{Git, Version};
+pub use command::{Git, Version, processes};
 pub use commands::{Capabilities, Command, CommandLimits, CommandReader, PushHead, Refusal};
 pub use error::{GitError, PackFault};
 pub use ls_refs::{LsRefs, LsRefsError};

@@ -19,6 +19,7 @@ pub struct Metrics {
     pub git_failures: IntCounter,
     pub pruned_bytes: IntCounter,
     pub git_running: IntGauge,
+    git_processes: IntGauge,
     pub git_looking: IntGauge,
     pub git_bytes_in: IntCounter,
     pub git_bytes_out: IntCounter,
@@ -90,6 +91,7 @@ impl Metrics {
             )?,
             git_running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
             git_looking: make.gauge("ngit_git_looking", "Lists of refs and pages being made")?,
+            git_processes: make.gauge("ngit_git_processes", "Git processes running")?,
             git_bytes_in: make.counter("ngit_git_received_bytes_total", "Bytes of pushed packs")?,
             git_bytes_out: make.counter("ngit_git_sent_bytes_total", "Bytes sent to fetches")?,
             live_deliveries: make.counter(
@@ -217,6 +219,8 @@ impl Metrics {
 
     /// The Prometheus text format.
     pub fn render(&self) -> String {
+        let processes = i64::try_from(grasp_git::processes());
+        self.git_processes.set(processes.unwrap_or(i64::MAX));
         TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .unwrap_or_else(|error| format!("# {error}\n"))
