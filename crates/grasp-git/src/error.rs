@@ -25,6 +25,8 @@ pub enum GitError {
     Damaged { path: PathBuf, what: String },
     #[error("another writer holds {}", .0.display())]
     Busy(PathBuf),
+    #[error("a new pack needs {needed} bytes, with those that stay free, and the disk has {free}")]
+    NoSpace { needed: u64, free: u64 },
     #[error("object {0} is not here")]
     MissingObject(ObjectId),
     #[error("{0} and {1} cannot both exist")]
@@ -86,6 +88,11 @@ impl GitError {
     /// Somebody else writes; the same call may succeed later.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Busy(_))
+    }
+
+    /// The disk is too full for it; the same call may succeed later.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::NoSpace { .. })
     }
 
     pub fn is_timeout(&self) -> bool {

@@ -98,6 +98,12 @@ pub(crate) fn list(path: &Path) -> Result<Vec<fs::DirEntry>, GitError> {
         .map_err(GitError::io(path))
 }
 
+/// What the file system has for us; none if it cannot say.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 pub(crate) fn remove_file(path: &Path) -> Result<(), GitError> {
     absent_is_fine(fs::remove_file(path)).map_err(GitError::io(path))
 }

@@ -19,10 +19,21 @@ use crate::adopt::{self, LooseName};
 use crate::command::GitCommand;
 use crate::error::GitError;
 use crate::files::{self, Claim};
+use crate::garbage::Weight;
 use crate::gate;
 use crate::maintain::{REPACK_SETTINGS, REPACKING};
 use crate::objects::Objects;
 use crate::repo::{PRUNING, Repo, temporary_in};
+
+#[derive(Debug, Clone, Copy)]
+pub struct PruneLimits {
+    /// What is younger stays.
+    pub grace: Duration,
+    /// Of all that happens before the swap.
+    pub deadline: Duration,
+    /// What the file system keeps free beside the new pack.
+    pub min_free: u64,
+}
 
 /// What a prune did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,42 +46,50 @@ pub struct Pruned {
 /// has to wait until they are old.
 const MAX_YOUNG: u64 = 2_000_000;
 const PRIORITY: i32 = 10;
+/// Git takes some 250 bytes for each object that it walks over and packs, and 200 MB beside: 15
+/// million objects fit. Files above the threshold of `REPACK_SETTINGS` are not read as a whole.
+const MAX_MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+/// Of each pack that is no object: its first words and its checksum.
+const PACK_FRAME: u64 = 12 + 20;
+/// For one number.
+const MAX_PRINTED: usize = 64;
 /// What was kept the last time; its time is that of the youngest thing that was looked at.
 const PRUNED: &str = "pruned";
 
 impl Repo {
-    /// Drops what is neither reached by a ref, nor by `keep`, nor younger than `grace`; see
+    /// Drops what is neither reached by a ref, nor by `keep`, nor young; see
     /// [`Repo::prepare_prune`].
-    pub async fn prune(
-        &self,
-        keep: &[ObjectId],
-        grace: Duration,
-        deadline: Duration,
-    ) -> Result<Pruned, GitError> {
-        match self.prepare_prune(keep, grace, deadline).await? {
+    pub async fn prune(&self, keep: &[ObjectId], limits: PruneLimits) -> Result<Pruned, GitError> {
+        match self.prepare_prune(keep, limits).await? {
             Some(prepared) => blocking(move || prepared.drop_old()).await,
             None => Ok(Pruned::default()),
         }
     }
 
     /// Makes the pack that is to replace the old ones. Ids that are not here do not matter.
-    /// `None` if nothing has changed since the last time. `Busy` if objects are just being taken
-    /// over.
+    /// `None` if nothing has changed since the last time, or there is too little to drop. `Busy`
+    /// if objects are just being taken over, `NoSpace` if the new pack would fill the disk.
     pub async fn prepare_prune(
         &self,
         keep: &[ObjectId],
-        grace: Duration,
-        deadline: Duration,
+        limits: PruneLimits,
     ) -> Result<Option<PreparedPrune>, GitError> {
         let began = Instant::now();
+        let (grace, deadline) = (limits.grace, limits.deadline);
+        let left = || deadline.saturating_sub(began.elapsed());
         let (repo, keep) = (self.clone(), keep.iter().copied().collect());
         let mut plan = blocking(move || Plan::make(repo, keep, grace)).await?;
         if plan.packs.is_empty() && plan.loose.is_empty() || plan.is_done_already() {
             return Ok(None);
         }
         let plan = blocking(move || plan.find_roots(deadline).map(|()| plan)).await?;
-        let left = deadline.saturating_sub(began.elapsed());
-        let made = plan.pack(left).await?;
+        let weight = plan.weigh(left()).await?;
+        if !weight.is_worth_a_prune() {
+            blocking(move || plan.note_done()).await?;
+            return Ok(None);
+        }
+        plan.find_room(weight.reached, limits.min_free)?;
+        let made = plan.pack(left()).await?;
         Ok(Some(PreparedPrune { plan, made }))
     }
 }
@@ -100,6 +119,8 @@ struct Plan {
     keep: BTreeSet<ObjectId>,
     /// What is reached without a ref.
     roots: Vec<ObjectId>,
+    /// What is young and leads nowhere; it stays where it is.
+    leaves: Vec<ObjectId>,
     /// Old enough to go.
     packs: BTreeSet<OsString>,
     loose: Vec<LooseName>,
@@ -132,6 +153,7 @@ impl Plan {
             keep,
             _only_one: only_one,
             roots: Vec::new(),
+            leaves: Vec::new(),
             packs,
             loose,
             young,
@@ -161,11 +183,11 @@ impl Plan {
                 if looked_at > MAX_YOUNG {
                     return Err(GitError::Busy(self.repo.objects_dir()));
                 }
-                self.roots.extend(with_links(&objects, id)?);
+                sort_in(&objects, id, &mut self.roots, &mut self.leaves)?;
             }
         }
         for id in self.young_loose.iter().filter_map(LooseName::id) {
-            self.roots.extend(with_links(&objects, id)?);
+            sort_in(&objects, id, &mut self.roots, &mut self.leaves)?;
         }
         Ok(())
     }
@@ -205,16 +227,55 @@ impl Plan {
         self.keep.iter().map(|id| format!("{id}\n")).collect()
     }
 
+    async fn weigh(&self, deadline: Duration) -> Result<Weight, GitError> {
+        let command = GitCommand::new("rev-list", self.repo.dir())
+            .flag("--objects")
+            .flag("--disk-usage")
+            .flag("--all")
+            .flag("--stdin")
+            .memory(MAX_MEMORY)
+            .priority(PRIORITY);
+        let input = lines(self.roots.iter().chain(&self.leaves));
+        let (finished, printed) = command.run(input, MAX_PRINTED, deadline).await?;
+        if !finished.is_ok() {
+            return Err(finished.into_error());
+        }
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let reached = printed.trim().parse();
+        Ok(Weight {
+            whole: self.whole(),
+            reached: reached.map_err(|_| GitError::Unexpected(printed))?,
+        })
+    }
+
+    /// Bytes of all objects, young and old.
+    fn whole(&self) -> u64 {
+        let objects = self.repo.objects_dir();
+        let packs = self.packs.iter().chain(&self.young);
+        let packs = packs.map(|pack| size_of(&adopt::part_of(&objects, pack, "pack")));
+        let loose = self.loose.iter().chain(&self.young_loose);
+        let loose = loose.map(|name| size_of(&name.path(&objects)));
+        packs
+            .map(|size| size.saturating_sub(PACK_FRAME))
+            .chain(loose)
+            .sum()
+    }
+
+    /// Where nothing is reached, nothing is written.
+    fn find_room(&self, reached: u64, min_free: u64) -> Result<(), GitError> {
+        let needed = reached.saturating_add(min_free);
+        match files::free_bytes(self.repo.dir()) {
+            Some(free) if reached > 0 && free < needed => Err(GitError::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
+    }
+
     /// One pack of all that is reached and not in a pack that stays anyway.
     async fn pack(&self, deadline: Duration) -> Result<TempDir, GitError> {
         let objects = self.repo.objects_dir();
         let made = temporary_in(&objects, PRUNING)?;
         files::make_dir(&made.path().join("pack"))?;
         let _scraps = Scraps::watch(&objects.join("pack"))?;
-        let mut input = Vec::with_capacity(self.roots.len() * 41);
-        for root in &self.roots {
-            input.extend_from_slice(format!("{root}\n").as_bytes());
-        }
         let mut command = GitCommand::new("pack-objects", self.repo.dir())
             .settings(REPACK_SETTINGS)
             .flag("--all")
@@ -222,11 +283,13 @@ impl Plan {
             .flag("--non-empty")
             .flag("--delta-base-offset")
             .flag("-q")
+            .memory(MAX_MEMORY)
             .priority(PRIORITY);
         for pack in &self.young {
             command = command.pack("--keep-pack=", pack);
         }
         let base = made.path().join("pack/pack");
+        let input = lines(self.roots.iter());
         let (finished, _) = command.path(&base).run(input, 0, deadline).await?;
         match finished.is_ok() {
             true => Ok(made),
@@ -302,8 +365,8 @@ impl Plan {
 
     fn size_of_loose(&self) -> u64 {
         let objects = self.repo.objects_dir();
-        let size = |name: &LooseName| fs::metadata(name.path(&objects)).map_or(0, |it| it.len());
-        self.loose.iter().map(size).sum()
+        let loose = self.loose.iter();
+        loose.map(|name| size_of(&name.path(&objects))).sum()
     }
 }
 
@@ -347,10 +410,28 @@ fn ids(repo: &Repo) -> Result<BTreeSet<ObjectId>, GitError> {
     Ok(found.refs.values().map(|one| one.id).collect())
 }
 
-/// None for what refers to nothing.
-fn with_links(objects: &Objects, id: ObjectId) -> Result<Option<ObjectId>, GitError> {
-    let kind = objects.kind(&id)?;
-    Ok(kind.filter(|kind| *kind != ObjectKind::Blob).map(|_| id))
+fn sort_in(
+    objects: &Objects,
+    id: ObjectId,
+    roots: &mut Vec<ObjectId>,
+    leaves: &mut Vec<ObjectId>,
+) -> Result<(), GitError> {
+    match objects.kind(&id)? {
+        Some(ObjectKind::Blob) => leaves.push(id),
+        Some(_) => roots.push(id),
+        None => {}
+    }
+    Ok(())
+}
+
+/// As git reads them.
+fn lines<'a>(ids: impl Iterator<Item = &'a ObjectId>) -> Vec<u8> {
+    ids.flat_map(|id| format!("{id}\n").into_bytes()).collect()
+}
+
+/// Nothing if it is gone.
+fn size_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |found| found.len())
 }
 
 /// What an operator keeps is never old.

@@ -135,7 +135,8 @@ fn repositories(config: &Config) -> std::io::Result<Repositories> {
     let repositories = Repositories::new(config.git_data_path.clone());
     let repositories = repositories
         .keeping_retired(keep_for, max_bytes)
-        .pruned_after(config.prune_grace);
+        .pruned_after(config.prune_grace)
+        .leaving_free(config.min_free_bytes.as_u64());
     repositories.clear_abandoned()?;
     repositories.clear_retired(keep_for, max_bytes)?;
     Ok(repositories)

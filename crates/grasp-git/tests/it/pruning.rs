@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant, SystemTime};
 
 use grasp_core::git::ObjectId;
 use grasp_git::{
-    GitError, PackLimits, Protocol, Pruned, Quarantine, Repo, ServeLimits, share, upload_pack,
+    GitError, PackLimits, Protocol, PruneLimits, Pruned, Quarantine, Repo, ServeLimits, share,
+    upload_pack,
 };
 
 #[cfg(target_os = "linux")]
 use crate::packs::git_works_on;
-use crate::support::{PATIENCE, Place, bring, files, git, noise, refs};
+use crate::support::{PATIENCE, Place, bring, files, git, noise, refs, within};
 
 const NOW: Duration = Duration::ZERO;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -53,7 +55,7 @@ impl Littered {
     }
 
     async fn prune(&self) -> Result<Pruned, GitError> {
-        self.repo().prune(&[], NOW, PATIENCE).await
+        self.repo().prune(&[], within(NOW)).await
     }
 }
 
@@ -104,7 +106,7 @@ async fn what_nobody_reaches_is_dropped_and_all_else_stays() {
     let before = place.repo.size().unwrap();
     let blob = place.id(&format!("{}:a", littered.branch));
     let keep = [ObjectId([9; 20]), tag, blob];
-    let pruned = place.repo.prune(&keep, NOW, PATIENCE).await.unwrap();
+    let pruned = place.repo.prune(&keep, within(NOW)).await.unwrap();
     assert!(pruned.freed > 30_000, "{pruned:?}");
     let note = keep.len() as u64 * 41;
     let shrunk = before - place.repo.size().unwrap();
@@ -143,7 +145,7 @@ async fn what_is_young_stays_with_all_that_it_leans_on() {
     let other = place.commit("other", "other");
     place.bring(other).await;
     place.run(&["checkout", "-q", "--orphan", "alone"]);
-    let old = place.commit("old", "old");
+    let old = place.commit("old", &noise(20_000));
     place.bring(old).await;
     age(&place.repo);
     place.run(&["checkout", "-q", &littered.junk.to_string()]);
@@ -156,7 +158,7 @@ async fn what_is_young_stays_with_all_that_it_leans_on() {
     .await;
     let untouched = packs(&place.repo);
 
-    place.repo.prune(&[], HOUR, PATIENCE).await.unwrap();
+    place.repo.prune(&[], within(HOUR)).await.unwrap();
     assert!(!littered.has(old) && !littered.has(other));
     assert_eq!(count(&place.repo, young), 9);
     let left = packs(&place.repo);
@@ -166,7 +168,7 @@ async fn what_is_young_stays_with_all_that_it_leans_on() {
 
     // What it leans on is no younger for having been packed again.
     age_file(&place.repo.dir().join("objects/pack").join(left[0]));
-    place.repo.prune(&[], HOUR, PATIENCE).await.unwrap();
+    place.repo.prune(&[], within(HOUR)).await.unwrap();
     assert!(!littered.has(young) && !littered.has(littered.junk));
     assert_eq!(packs(&place.repo).len(), 1);
 }
@@ -177,14 +179,14 @@ async fn young_loose_objects_are_reached_and_old_ones_go() {
     let place = &littered.place;
     let pack = |content: &[u8]| git(&["unpack-objects", "-q"], place.repo.dir(), content);
     place.run(&["checkout", "-q", "--orphan", "alone"]);
-    let old = place.commit("old", "old");
+    let old = place.commit("old", &noise(20_000));
     pack(&place.pack(&[old], &[], &[]));
     age(&place.repo);
     place.run(&["checkout", "-q", "-f", &littered.junk.to_string()]);
     let young = place.commit("young", "young");
     pack(&place.pack(&[young], &[littered.junk], &[]));
 
-    place.repo.prune(&[], HOUR, PATIENCE).await.unwrap();
+    place.repo.prune(&[], within(HOUR)).await.unwrap();
     assert!(!littered.has(old));
     assert_eq!(count(&place.repo, young), 9);
     place.bare(&["fsck", "--full", "--strict"]);
@@ -208,12 +210,12 @@ async fn what_was_just_brought_again_or_shared_is_young() {
     let other = littered.place.path().join("other.git");
     let other = Repo::create(&other).unwrap().0;
     bring(littered.repo(), &littered.junk_pack, littered.junk).await;
-    littered.repo().prune(&[], HOUR, PATIENCE).await.unwrap();
+    littered.repo().prune(&[], within(HOUR)).await.unwrap();
     assert!(littered.has(littered.junk));
 
     age(littered.repo());
     share(littered.repo(), &other).unwrap();
-    other.prune(&[], HOUR, PATIENCE).await.unwrap();
+    other.prune(&[], within(HOUR)).await.unwrap();
     assert_eq!(count(&other, littered.junk), 6);
 }
 
@@ -261,7 +263,7 @@ async fn until_it_packs(repo: &Repo, mut pruning: Pin<&mut impl Future<Output: s
 async fn gives_up(meanwhile: impl AsyncFnOnce(&Littered)) {
     let littered = Littered::new().await;
     let repo = littered.repo();
-    let mut pruning = pin!(repo.prune(&[], NOW, PATIENCE));
+    let mut pruning = pin!(repo.prune(&[], within(NOW)));
     until_it_packs(repo, pruning.as_mut()).await;
     meanwhile(&littered).await;
     let before = packs(repo);
@@ -279,7 +281,7 @@ async fn gives_up(meanwhile: impl AsyncFnOnce(&Littered)) {
 async fn it_gives_up_for_a_push_that_is_still_open() {
     let littered = Littered::new().await;
     let repo = littered.repo();
-    let mut pruning = pin!(repo.prune(&[], NOW, PATIENCE));
+    let mut pruning = pin!(repo.prune(&[], within(NOW)));
     until_it_packs(repo, pruning.as_mut()).await;
     let mut quarantine = Quarantine::begin(repo).unwrap();
     assert!(pruning.await.unwrap_err().is_busy());
@@ -345,13 +347,22 @@ async fn one_that_is_broken_off_leaves_nothing_and_changes_nothing() {
     let littered = Littered::new().await;
     let before = files(&littered.repo().dir().join("objects/pack"));
     {
-        let mut pruning = pin!(littered.repo().prune(&[], NOW, PATIENCE));
+        let mut pruning = pin!(littered.repo().prune(&[], within(NOW)));
         until_it_packs(littered.repo(), pruning.as_mut()).await;
     }
     let left = files(&littered.repo().dir().join("objects"));
     assert!(left.iter().all(|file| !file.starts_with("pruning-")));
     assert_eq!(files(&littered.repo().dir().join("objects/pack")), before);
-    let late = littered.repo().prune(&[], NOW, Duration::ZERO).await;
+    let late = littered
+        .repo()
+        .prune(
+            &[],
+            PruneLimits {
+                deadline: Duration::ZERO,
+                ..within(NOW)
+            },
+        )
+        .await;
     assert!(late.unwrap_err().is_timeout());
     assert!(littered.has(littered.junk));
     littered.prune().await.unwrap();
@@ -407,7 +418,7 @@ async fn a_process_that_prunes_until_it_is_killed() {
         return;
     };
     let repo = Repo::open(Path::new(&dir)).unwrap();
-    let _ = repo.prune(&[], NOW, PATIENCE).await;
+    let _ = repo.prune(&[], within(NOW)).await;
 }
 
 #[cfg(target_os = "linux")]
@@ -456,7 +467,7 @@ async fn a_slow_clone_goes_on_over_it() {
         bring(&place.repo, &place.pack(&[next], &[tip], &[]), next).await;
         tip = next;
     }
-    let gone = place.commit("gone", "gone");
+    let gone = place.commit("gone", &noise(1_000_000));
     bring(&place.repo, &place.pack(&[gone], &[tip], &[]), gone).await;
     let wanted = refs(&[("refs/heads/master", tip)]);
     place.repo.write_refs(&wanted).unwrap();
@@ -466,7 +477,7 @@ async fn a_slow_clone_goes_on_over_it() {
     let body = std::io::Cursor::new(request);
     let mut served = upload_pack(&place.repo, Protocol::V2, body, &ServeLimits::default()).unwrap();
     let mut response = served.chunk().await.unwrap().unwrap().to_vec();
-    assert!(littered.place.repo.prune(&[], NOW, PATIENCE).await.is_ok());
+    assert!(littered.place.repo.prune(&[], within(NOW)).await.is_ok());
     assert!(!littered.has(gone));
     assert_eq!(packs(&place.repo).len(), 1);
     while let Some(chunk) = served.chunk().await.unwrap() {
@@ -488,7 +499,7 @@ async fn pushes_and_prunes_at_the_same_time_lose_nothing() {
     let pruning = tokio::spawn(async move {
         let mut rounds = 0;
         while stopped.try_recv().is_err() {
-            match repo.prune(&[], NOW, PATIENCE).await {
+            match repo.prune(&[], within(NOW)).await {
                 Ok(_) => rounds += 1,
                 Err(error) => assert!(error.is_busy(), "{error}"),
             }
@@ -511,7 +522,90 @@ async fn pushes_and_prunes_at_the_same_time_lose_nothing() {
     }
     stop.send(()).unwrap();
     pruning.await.unwrap();
-    place.repo.prune(&[], NOW, PATIENCE).await.unwrap();
+    place.repo.prune(&[], within(NOW)).await.unwrap();
     place.bare(&["fsck", "--full"]);
     assert_eq!(place.bare(&["rev-list", "--count", "master"]), "30");
+}
+
+/// Two repositories with a history of two packs in common.
+async fn sharing() -> (Place, Repo, ObjectId) {
+    let place = Place::new();
+    let first = place.commit("a", &noise(100_000));
+    place.bring(first).await;
+    let tip = place.commit("b", "b");
+    bring(&place.repo, &place.pack(&[tip], &[first], &[]), tip).await;
+    let other = Repo::create(&place.path().join("other.git")).unwrap().0;
+    share(&place.repo, &other).unwrap();
+    for repo in [&place.repo, &other] {
+        repo.write_refs(&refs(&[("refs/heads/master", tip)]))
+            .unwrap();
+    }
+    (place, other, tip)
+}
+
+fn links(repo: &Repo) -> Vec<u64> {
+    let folder = repo.dir().join("objects/pack");
+    let names = packs(repo).into_iter();
+    let links = names.map(|pack| std::fs::metadata(folder.join(pack)).unwrap().nlink());
+    links.collect()
+}
+
+#[tokio::test]
+async fn what_is_shared_stays_shared_where_there_is_nothing_to_drop() {
+    let (place, other, tip) = sharing().await;
+    for repo in [&place.repo, &other] {
+        let before = packs(repo);
+        let prepared = repo.prepare_prune(&[], within(NOW)).await.unwrap();
+        assert!(prepared.is_none());
+        assert_eq!(packs(repo), before);
+        assert_eq!(links(repo), [2, 2]);
+    }
+    // It is remembered, and git is not asked again: with no time at all it says the same.
+    let no_time = PruneLimits {
+        deadline: Duration::ZERO,
+        ..within(NOW)
+    };
+    assert!(other.prepare_prune(&[], no_time).await.unwrap().is_none());
+    // Something has changed, and is too little.
+    let little = place.commit("c", "c");
+    bring(&other, &place.pack(&[little], &[tip], &[]), little).await;
+    assert!(other.prepare_prune(&[], no_time).await.is_err());
+    assert_eq!(
+        other.prune(&[], within(NOW)).await.unwrap(),
+        Pruned::default()
+    );
+    assert!(other.objects().unwrap().contains(&little).unwrap());
+    assert_eq!(links(&place.repo), [2, 2]);
+}
+
+#[tokio::test]
+async fn files_that_are_young_and_nobodys_are_no_reason_to_pack_the_rest() {
+    let (place, other, _) = sharing().await;
+    age(&other);
+    let text = place.path().join("alone");
+    std::fs::write(&text, format!("alone {}", noise(200_000))).unwrap();
+    let text = text.to_string_lossy();
+    git(&["hash-object", "-w", "--", &text], other.dir(), &[]);
+    assert_eq!(
+        other.prune(&[], within(HOUR)).await.unwrap(),
+        Pruned::default()
+    );
+    assert_eq!(links(&other), [2, 2]);
+}
+
+#[tokio::test]
+async fn it_does_not_fill_the_disk() {
+    let littered = Littered::new().await;
+    let full = PruneLimits {
+        min_free: u64::MAX,
+        ..within(NOW)
+    };
+    let before = packs(littered.repo());
+    let error = littered.repo().prune(&[], full).await.unwrap_err();
+    assert!(error.is_no_space(), "{error}");
+    assert_eq!(packs(littered.repo()), before);
+    // Without anything to write there is nothing to wait for.
+    littered.repo().write_refs(&refs(&[])).unwrap();
+    littered.repo().prune(&[], full).await.unwrap();
+    assert!(packs(littered.repo()).is_empty());
 }

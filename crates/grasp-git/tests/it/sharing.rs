@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use grasp_git::{Repo, share};
 
-use crate::support::{Place, bring, files, refs};
+use crate::support::{Place, bring, files, refs, within};
 
 fn second(place: &Place) -> Repo {
     Repo::create(&place.path().join("other: one.git"))
@@ -234,7 +234,7 @@ async fn a_repository_that_lives_from_shares_is_repacked_and_the_giver_keeps_its
     // And when one drops what the other still has.
     other.write_refs(&refs(&[])).unwrap();
     let now = std::time::Duration::ZERO;
-    other.prune(&[], now, patience).await.unwrap();
+    other.prune(&[], within(now)).await.unwrap();
     assert!(!other.objects().unwrap().contains(&tip).unwrap());
     crate::support::git(&["fsck", "--full", "--strict"], place.repo.dir(), &[]);
 }

@@ -6,10 +6,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use grasp_core::git::{ObjectId, RefName, Refs};
-use grasp_git::{PackLimits, Quarantine, Repo};
+use grasp_git::{PackLimits, PruneLimits, Quarantine, Repo};
 use tempfile::TempDir;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of a prune on a disk with room.
+pub fn within(grace: Duration) -> PruneLimits {
+    PruneLimits {
+        grace,
+        deadline: PATIENCE,
+        min_free: 0,
+    }
+}
 
 /// A folder with a work tree `work` and a bare repository `bare.git`.
 pub struct Place {

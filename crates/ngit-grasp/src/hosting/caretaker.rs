@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::git::ObjectId;
 use grasp_core::{Failed, GitDone, Job, RepoId};
-use grasp_git::{GitError, PreparedPrune};
+use grasp_git::{GitError, PreparedPrune, PruneLimits};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
@@ -128,17 +128,27 @@ impl Caretaker {
 
     async fn prepare(&self, repo: &RepoId, keep: &[ObjectId]) -> Result<(), Failed> {
         let failed = |error: GitError| {
-            if !error.is_busy() {
+            if error.is_no_space() {
+                tracing::warn!(%repo, %error, "no room on the disk to drop objects, trying later");
+            } else if !error.is_busy() {
                 tracing::warn!(%repo, %error, "preparing to drop objects failed");
             }
             Failed
         };
         let opened = self.repositories.open(repo).map_err(failed)?;
-        let prepared = opened.prepare_prune(keep, self.repositories.prune_grace, DEADLINE);
+        let prepared = opened.prepare_prune(keep, self.limits());
         if let Some(prepared) = prepared.await.map_err(failed)? {
             let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
             ready.insert(repo.clone(), prepared);
         }
         Ok(())
+    }
+
+    fn limits(&self) -> PruneLimits {
+        PruneLimits {
+            grace: self.repositories.prune_grace,
+            deadline: DEADLINE,
+            min_free: self.repositories.min_free,
+        }
     }
 }

@@ -28,6 +28,8 @@ pub struct Repositories {
     retired: Option<RetiredBounds>,
     /// Objects that nobody needs stay for this long.
     prune_grace: Duration,
+    /// Bytes that the disk keeps free when they go.
+    min_free: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +52,7 @@ impl Repositories {
             since: SystemTime::now(),
             retired: None,
             prune_grace: Duration::MAX,
+            min_free: 0,
         }
     }
 
@@ -64,6 +67,11 @@ impl Repositories {
 
     pub fn pruned_after(mut self, grace: Duration) -> Self {
         self.prune_grace = grace;
+        self
+    }
+
+    pub fn leaving_free(mut self, bytes: u64) -> Self {
+        self.min_free = bytes;
         self
     }
 
