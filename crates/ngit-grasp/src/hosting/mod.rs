@@ -284,6 +284,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_unfinished_is_not_put_aside() {
+        let attic = Attic::new();
+        let dir = attic.repositories.dir(&repo("a"));
+        Repo::create(&dir).unwrap();
+        let unfinished = ["incoming-x", "pruning-x"];
+        for name in unfinished {
+            std::fs::create_dir_all(dir.join("objects").join(name).join("pack")).unwrap();
+        }
+        let half = dir.join("objects/pack/tmp_pack_x");
+        std::fs::write(half, "half").unwrap();
+        let retired = attic.repositories.perform(&repo("a"), &GitTask::Retire);
+        retired.unwrap();
+        let found = attic.repositories.list_retired().unwrap();
+        let objects = found.first().unwrap().dir.join("objects");
+        assert!(unfinished.iter().all(|name| !objects.join(name).exists()));
+        assert!(!objects.join("pack/tmp_pack_x").exists());
+    }
+
+    #[test]
     fn a_look_mends_damaged_refs() {
         let attic = Attic::new();
         let dir = attic.repositories.dir(&repo("a"));

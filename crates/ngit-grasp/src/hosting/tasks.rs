@@ -1,5 +1,8 @@
 //! One task on one repository.
 
+use std::path::Path;
+use std::time::SystemTime;
+
 use grasp_core::git::{RefName, Refs};
 use grasp_core::nip34::state::Targets;
 use grasp_core::{GitDone, GitTask, RepoId};
@@ -73,6 +76,7 @@ impl Repositories {
         }
         std::fs::rename(&from, &to).map_err(io)?;
         tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
+        clear_unfinished(&to);
         if let Some(bounds) = self.retired
             && let Err(error) = self.clear_retired(bounds.keep_for, bounds.max_bytes)
         {
@@ -114,6 +118,14 @@ impl Repositories {
             tips: tips.collect(),
             refs: heads_and_tags(&all),
         })
+    }
+}
+
+/// Packs that were on their way when a repository was put aside find their place no more.
+fn clear_unfinished(dir: &Path) {
+    let cleared = Repo::open(dir).and_then(|repo| repo.clear_leftovers(SystemTime::now()));
+    if let Err(error) = cleared {
+        tracing::warn!(%error, "clearing a repository that was put aside failed");
     }
 }
 

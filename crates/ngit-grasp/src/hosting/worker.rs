@@ -111,6 +111,11 @@ impl Worker {
                 self.desk.take(repo);
                 Ok(GitDone::Done)
             }
+            GitTask::Retire | GitTask::Remove | GitTask::RemoveEmpty => {
+                // What is ready lies in the repository, and would be put aside with it.
+                self.desk.take(repo);
+                self.repositories.perform(repo, task)
+            }
             task => self.repositories.perform(repo, task),
         }
     }
