@@ -1,15 +1,17 @@
-//! Drops the objects that nobody needs. Getting ready takes long and happens here, beside the
-//! other work on the repository; the drop itself is a task among its others.
+//! Drops what nobody needs. Of objects: getting ready takes long and happens here, beside the
+//! other work on the repository; the drop itself is a task among its others. Repositories that
+//! were put aside long enough go from here as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use grasp_core::git::ObjectId;
 use grasp_core::{Failed, GitDone, Job, RepoId};
 use grasp_git::{GitError, PreparedPrune, PruneLimits};
 use rustc_hash::FxHashMap;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::Repositories;
@@ -18,6 +20,8 @@ use crate::metrics::Metrics;
 
 /// Of the largest repositories; there is no hurry.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
+/// Between two looks at what was put aside; each walks through all of it.
+const TIDY_EVERY: Duration = Duration::from_secs(60 * 60);
 
 struct Order {
     job: Job,
@@ -111,19 +115,40 @@ pub fn start(
 }
 
 impl Caretaker {
-    fn run(self, runtime: &tokio::runtime::Runtime, mut end: oneshot::Receiver<()>) {
-        for Order { job, repo, keep } in &self.orders {
-            let prepared = runtime.block_on(async {
-                tokio::select! {
-                    _ = &mut end => None,
-                    prepared = self.prepare(&repo, &keep) => Some(prepared),
-                }
-            });
-            let Some(prepared) = prepared else {
-                return;
+    fn run(self, runtime: &Runtime, mut end: oneshot::Receiver<()>) {
+        // A start has looked already.
+        let mut tidy_at = Instant::now() + TIDY_EVERY;
+        loop {
+            let goes_on = match self.orders.recv_deadline(tidy_at) {
+                Ok(order) => self.carry_out(runtime, order, &mut end),
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
             };
+            if !goes_on {
+                return;
+            }
+            if Instant::now() >= tidy_at {
+                tidy_at = Instant::now() + TIDY_EVERY;
+                let repositories = Arc::clone(&self.repositories);
+                runtime.spawn_blocking(move || repositories.clear_old_retired());
+            }
+        }
+    }
+
+    /// False when the end has come first.
+    fn carry_out(&self, runtime: &Runtime, order: Order, end: &mut oneshot::Receiver<()>) -> bool {
+        let Order { job, repo, keep } = order;
+        let prepared = runtime.block_on(async {
+            tokio::select! {
+                _ = end => None,
+                prepared = self.prepare(&repo, &keep) => Some(prepared),
+            }
+        });
+        let in_time = prepared.is_some();
+        if let Some(prepared) = prepared {
             self.driver.git(job, prepared.map(|()| GitDone::Done));
         }
+        in_time
     }
 
     async fn prepare(&self, repo: &RepoId, keep: &[ObjectId]) -> Result<(), Failed> {

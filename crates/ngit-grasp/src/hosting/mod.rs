@@ -17,6 +17,8 @@ use grasp_git::{GitError, Repo};
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
 const RETIRED: &str = ".retired";
 const SUFFIX: &str = ".git";
+/// Whoever announces, pushes and deletes again makes many small ones.
+const MAX_RETIRED: usize = 1_000;
 
 /// `<git data>/<npub>/<identifier>.git`.
 #[derive(Debug, Clone)]
@@ -56,7 +58,7 @@ impl Repositories {
         }
     }
 
-    /// Each repository that is put aside makes those go that were there too long, or are too much.
+    /// From time to time those go that were put aside too long ago, or are too much.
     pub fn keeping_retired(mut self, keep_for: Duration, max_bytes: u64) -> Self {
         self.retired = Some(RetiredBounds {
             keep_for,
@@ -127,18 +129,27 @@ impl Repositories {
         Ok(())
     }
 
+    /// Walks through everything that was put aside.
+    fn clear_old_retired(&self) {
+        if let Some(bounds) = self.retired
+            && let Err(error) = self.clear_retired(bounds.keep_for, bounds.max_bytes)
+        {
+            tracing::warn!(%error, "looking at retired repositories failed");
+        }
+    }
+
     /// Removes what was put aside longer ago than `keep_for`, and the oldest of the rest as long as
-    /// it is larger than `max_bytes`. Says how many went.
+    /// it is larger than `max_bytes` or more than a thousand. Says how many went.
     pub fn clear_retired(&self, keep_for: Duration, max_bytes: u64) -> std::io::Result<usize> {
         let mut found = self.list_retired()?;
         found.sort_by_key(|one| std::cmp::Reverse(one.at));
         let oldest = unix_seconds().saturating_sub(keep_for.as_secs());
         let (mut bytes, mut removed) = (0_u64, 0);
-        for Retired { at, dir } in found {
+        for (n, Retired { at, dir }) in found.into_iter().enumerate() {
             // What is no repository any more has no size, and goes by its age.
             let size = Repo::open(&dir).and_then(|repo| repo.size()).unwrap_or(0);
             let fits = bytes.saturating_add(size) <= max_bytes;
-            if fits && at >= oldest {
+            if fits && at >= oldest && n < MAX_RETIRED {
                 bytes += size;
                 continue;
             }
@@ -268,7 +279,23 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_that_is_put_aside_makes_room_for_itself() {
+    fn the_oldest_go_first_when_they_are_too_many() {
+        let attic = Attic::new();
+        for n in 0..=MAX_RETIRED {
+            let age = u64::try_from(n).unwrap();
+            let at = unix_seconds() - 1_000_000 - age;
+            let dir = attic.repositories.retired_dir(&repo("many"), at);
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let first = attic.put_aside("newest", 1, 10);
+        assert_eq!(attic.clear(30, NO_LIMIT), 2);
+        let left = attic.repositories.list_retired().unwrap();
+        assert_eq!(left.len(), MAX_RETIRED);
+        assert!(first.exists());
+    }
+
+    #[test]
+    fn a_repository_that_is_put_aside_makes_others_go() {
         let mut attic = Attic::new();
         attic.repositories = attic.repositories.keeping_retired(30 * DAY, 500_000);
         let old = attic.put_aside("old", 1, 450_000);
@@ -279,7 +306,10 @@ mod tests {
             .repositories
             .perform(&repo("new"), &GitTask::Retire)
             .unwrap();
-        assert!(!dir.exists() && !old.exists());
+        // Whoever waits for the next task on a repository does not wait for that.
+        assert!(!dir.exists() && old.exists());
+        attic.repositories.clear_old_retired();
+        assert!(!old.exists());
         assert_eq!(attic.repositories.list_retired().unwrap().len(), 1);
     }
 

@@ -77,11 +77,6 @@ impl Repositories {
         std::fs::rename(&from, &to).map_err(io)?;
         tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
         clear_unfinished(&to);
-        if let Some(bounds) = self.retired
-            && let Err(error) = self.clear_retired(bounds.keep_for, bounds.max_bytes)
-        {
-            tracing::warn!(%error, "looking at retired repositories failed");
-        }
         Ok(())
     }
 
