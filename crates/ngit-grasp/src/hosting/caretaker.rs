@@ -105,7 +105,11 @@ pub fn start(
         .build()?;
     let thread = thread::Builder::new()
         .name("caretaker".to_owned())
-        .spawn(move || caretaker.run(&runtime, end))?;
+        .spawn(move || {
+            caretaker.run(&runtime, end);
+            // Nobody waits for a look through a repository to end.
+            runtime.shutdown_background();
+        })?;
     let handle = Handle {
         orders: queue,
         ready,
@@ -174,6 +178,51 @@ impl Caretaker {
             grace: self.repositories.prune_grace,
             deadline: DEADLINE,
             min_free: self.repositories.min_free,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::{Identifier, Pubkey};
+    use grasp_git::Repo;
+
+    /// Its refs are a pipe into which nobody writes.
+    #[test]
+    fn an_end_does_not_wait_for_a_disk_that_does_not_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Arc::new(Repositories::new(folder.path().to_owned()));
+        let id = RepoId::new(Pubkey([7; 32]), Identifier::parse("a").unwrap());
+        let (repo, _) = Repo::create(&repositories.dir(&id)).unwrap();
+        let pipe = repo.dir().join("packed-refs");
+        let _ = std::fs::remove_file(&pipe);
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+
+        let (driver, _inbox) = driver::channel();
+        let (handle, thread) = start(&repositories, &driver).unwrap();
+        handle.prepare(Job(1), id, Arc::from([]));
+        let writer = await_some(|| open_for_writing(&pipe));
+        drop(handle);
+        await_some(|| thread.is_finished().then_some(()));
+        drop(writer);
+    }
+
+    /// Succeeds once somebody reads.
+    fn open_for_writing(pipe: &std::path::Path) -> Option<std::os::fd::OwnedFd> {
+        use rustix::fs::{Mode, OFlags, open};
+        open(pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok()
+    }
+
+    fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20));
+            thread::yield_now();
         }
     }
 }
