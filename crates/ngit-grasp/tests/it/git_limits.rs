@@ -185,7 +185,8 @@ async fn noisy_request(
 
 #[tokio::test]
 async fn pushes_at_once_share_the_room_of_their_repository() {
-    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "4MiB")]);
+    // Pull requests have half of it.
+    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "8MiB")]);
     let (project, tree) = (Project::new(&Author::new(1), "narrow"), WorkTree::new());
     let mut client = hosted(&server, &project, &tree).await;
     let (addr, dir) = (server.addr(), path(&server, &project));
@@ -208,6 +209,42 @@ async fn pushes_at_once_share_the_room_of_their_repository() {
     // What the refused one had brought is free again.
     let reply = three.end(begin(three));
     assert!(reply.body.contains("ok refs/nostr/"), "{reply:?}");
+    assert_nothing_left(&server, &project).await;
+}
+
+#[tokio::test]
+async fn strangers_do_not_close_a_repository_to_its_owner() {
+    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "5MiB")]);
+    let (project, tree) = (Project::new(&Author::new(1), "open"), WorkTree::new());
+    let mut client = hosted(&server, &project, &tree).await;
+    let (url, first) = (project.url(&server), tree.head());
+    let push = |seed: u64, bytes: usize| {
+        tree.git(&["checkout", "-q", "--detach", &first]);
+        let tip = tree.commit_noise("noise", seed, bytes);
+        let name = format!("refs/nostr/{}", format!("{seed:02}").repeat(32));
+        (tree.try_git(&["push", &url, &format!("{tip}:{name}")]), tip)
+    };
+    // Without an event: a fifth, in one push or in several.
+    let refused = "not without its event: publish the pull request first";
+    let (said, _) = push(1, 1200 << 10);
+    assert!(!said.ok && said.stderr.contains(refused), "{said:?}");
+    let (said, _) = push(2, 700 << 10);
+    assert!(said.ok, "{said:?}");
+    let (said, tip) = push(3, 700 << 10);
+    assert!(!said.ok && said.stderr.contains(refused), "{said:?}");
+    // With one: more.
+    let request = project.pull_request(&Author::new(3), &tip);
+    held(&mut client, &request).await;
+    let name = format!("refs/nostr/{}", request.id);
+    tree.git(&["push", "-q", &url, &format!("{tip}:{name}")]);
+    assert!(served(&mut client, &request).await);
+
+    tree.git(&["checkout", "-q", "main"]);
+    let tip = tree.commit_noise("noise", 4, 2500 << 10);
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
+    held(&mut client, &state).await;
+    tree.git(&["push", "-q", &url, "main"]);
+    assert!(served(&mut client, &state).await);
     assert_nothing_left(&server, &project).await;
 }
 

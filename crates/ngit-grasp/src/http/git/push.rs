@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use grasp_core::RepoId;
 use grasp_core::git::{ObjectId, Refs};
-use grasp_core::push::{self, Decision, PushRefusal};
+use grasp_core::push::{self, Backing, Decision, PushRefusal};
 use grasp_git::{
     CommandLimits, CommandReader, GitError, PackLimits, PushHead, Quarantine, Repo, Report, pktline,
 };
@@ -202,14 +202,14 @@ impl Pushing {
         });
         let gone = |_| PushRefusal::Failed;
         let (awaited, decision) = decided.await.map_err(gone)?;
-        let wants_objects = match decision {
+        let wanted = match decision {
             Decision::Refuse(refusal) => return Err(refusal),
-            Decision::KeepObjects(_) => true,
-            Decision::Take(plan) => plan.wants_objects(),
+            Decision::KeepObjects(_) => Some(Backing::State),
+            Decision::Take(plan) => plan.wants_objects().then(|| plan.backing()),
         };
-        let taken = match wants_objects {
-            true => self.take_objects().await,
-            false => Ok(()),
+        let taken = match wanted {
+            Some(backing) => self.take_objects(backing).await,
+            None => Ok(()),
         };
         awaited.taken(taken.map_err(|error| self.explain(&error)));
         match tokio::time::timeout(RELEASE, reported).await {
@@ -235,8 +235,8 @@ impl Pushing {
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
-    async fn take_objects(&mut self) -> Result<(), NotTaken> {
-        let room = self.room().await?;
+    async fn take_objects(&mut self, backing: Backing) -> Result<(), NotTaken> {
+        let room = self.room(backing).await?;
         let limits = PackLimits {
             max_bytes: self.site.limits.push_bytes.min(room.left()),
             deadline: self.site.limits.timeout,
@@ -250,7 +250,7 @@ impl Pushing {
             Err(error)
                 if error.is_too_large() && limits.max_bytes < self.site.limits.push_bytes =>
             {
-                Some(Full::Repository)
+                Some(room.too_little())
             }
             _ => room.full(),
         };
@@ -291,10 +291,10 @@ impl Pushing {
     }
 
     /// Its part of what the repository may still grow by. Borrows nothing, as above.
-    fn room(&self) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
+    fn room(&self, backing: Backing) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
         let (site, id) = (Arc::clone(&self.site), self.id.clone());
         let repo = self.repo.clone();
-        let enter = off_the_loop(move || Ok(site.rooms.enter(&id, repo.size()?)));
+        let enter = off_the_loop(move || Ok(site.rooms.enter(&id, repo.size()?, backing)));
         async move { Ok(enter.await??) }
     }
 

@@ -1,5 +1,6 @@
 //! How much a push may bring: what its repository may still grow by, which all pushes to it that
-//! are under way share, and what the disk keeps free.
+//! are under way share, and what the disk keeps free. The last part of a repository is for those
+//! behind whom a maintainer stands, so that strangers never close it.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,11 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use grasp_core::RepoId;
+use grasp_core::push::Backing;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Bytes between two looks at the disk: sixty-four pushes at once pass the floor by a GiB at most.
 const LOOK_EVERY: u64 = 16 * 1024 * 1024;
+/// Of one push that nobody has signed for: enough for the changes of most pull requests.
+const MOST_UNSIGNED: u64 = 256 * 1024 * 1024;
 
 pub struct Rooms {
     repository_bytes: u64,
@@ -33,13 +37,45 @@ pub struct Disk {
 pub enum Full {
     #[error("this repository may not become larger here")]
     Repository,
+    #[error("this repository may not become larger here by pull requests; make it smaller")]
+    PullRequests,
+    #[error("not without its event: publish the pull request first, or make it smaller")]
+    Unsigned,
     #[error("the server's disk is almost full, try again later")]
     Disk,
+}
+
+/// What a push may take of its repository's room.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    /// Bytes that it leaves to others.
+    reserved: u64,
+    most: u64,
+    /// What it hears when that is not enough.
+    full: Full,
+}
+
+impl Share {
+    /// Of a repository of so many bytes at most.
+    fn new(repository_bytes: u64, backing: Backing) -> Self {
+        let (filled, most, full) = match backing {
+            Backing::None => (repository_bytes / 5, MOST_UNSIGNED, Full::Unsigned),
+            Backing::PullRequests => (repository_bytes / 2, u64::MAX, Full::PullRequests),
+            Backing::State => (repository_bytes, u64::MAX, Full::Repository),
+        };
+        let reserved = repository_bytes - filled;
+        Self {
+            reserved,
+            most,
+            full,
+        }
+    }
 }
 
 /// One push's part. Unless it is kept, its bytes are given back when it is dropped.
 pub struct Room {
     left: Arc<AtomicU64>,
+    share: Share,
     disk: Disk,
     taken: AtomicU64,
     full: OnceLock<Full>,
@@ -55,22 +91,24 @@ impl Rooms {
     }
 
     /// `size` is the repository's on disk, with what other pushes have brought so far.
-    pub fn enter(&self, repo: &RepoId, size: u64) -> Result<Room, Full> {
+    pub fn enter(&self, repo: &RepoId, size: u64, backing: Backing) -> Result<Room, Full> {
         if self.disk.is_low() {
             return Err(Full::Disk);
         }
+        let share = Share::new(self.repository_bytes, backing);
         let now = self.repository_bytes.saturating_sub(size);
         let mut repos = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         repos.retain(|_, left| left.strong_count() > 0);
         let shared = repos.get(repo).and_then(Weak::upgrade);
         let left = shared.unwrap_or_else(|| Arc::new(AtomicU64::new(now)));
         // What git adds to a pack shows on the disk alone.
-        if left.fetch_min(now, Ordering::Relaxed).min(now) == 0 {
-            return Err(Full::Repository);
+        if left.fetch_min(now, Ordering::Relaxed).min(now) <= share.reserved {
+            return Err(share.full);
         }
         repos.insert(repo.clone(), Arc::downgrade(&left));
         Ok(Room {
             left,
+            share,
             disk: self.disk.clone(),
             taken: AtomicU64::new(0),
             full: OnceLock::new(),
@@ -88,7 +126,14 @@ impl Disk {
 
 impl Room {
     pub fn left(&self) -> u64 {
-        self.left.load(Ordering::Relaxed)
+        let left = self.left.load(Ordering::Relaxed);
+        left.saturating_sub(self.share.reserved)
+            .min(self.share.most)
+    }
+
+    /// What to say to a push that needs more than is left.
+    pub fn too_little(&self) -> Full {
+        self.share.full
     }
 
     /// What ended a push that could not be read to its end.
@@ -107,11 +152,12 @@ impl Room {
     }
 
     fn take(&self, bytes: u64) -> Result<(), Full> {
-        let less = |left: u64| left.checked_sub(bytes);
+        let enough = |left: &u64| *left >= self.share.reserved;
+        let less = |left: u64| left.checked_sub(bytes).filter(enough);
         let order = Ordering::Relaxed;
         let fits = self.left.fetch_update(order, order, less).is_ok();
         if !fits {
-            return Err(*self.full.get_or_init(|| Full::Repository));
+            return Err(*self.full.get_or_init(|| self.share.full));
         }
         let before = self.taken.fetch_add(bytes, order);
         let due = before / LOOK_EVERY != (before + bytes) / LOOK_EVERY;
@@ -164,9 +210,10 @@ mod tests {
     #[test]
     fn pushes_to_one_repository_share_its_room() {
         let rooms = rooms(100, 0);
-        let one = rooms.enter(&repo(1), 20).unwrap();
-        let two = rooms.enter(&repo(1), 20).unwrap();
-        let other = rooms.enter(&repo(2), 20).unwrap();
+        let enter = |repo: &RepoId, size| rooms.enter(repo, size, Backing::State);
+        let one = enter(&repo(1), 20).unwrap();
+        let two = enter(&repo(1), 20).unwrap();
+        let other = enter(&repo(2), 20).unwrap();
         assert_eq!(one.take(50), Ok(()));
         assert_eq!(two.take(50), Err(Full::Repository));
         assert_eq!(two.full(), Some(Full::Repository));
@@ -176,15 +223,57 @@ mod tests {
         drop(two);
         assert_eq!(one.left(), 30);
         one.keep();
-        assert_eq!(rooms.enter(&repo(1), 70).unwrap().left(), 30);
-        assert_eq!(rooms.enter(&repo(1), 100).err(), Some(Full::Repository));
+        assert_eq!(enter(&repo(1), 70).unwrap().left(), 30);
+        assert_eq!(enter(&repo(1), 100).err(), Some(Full::Repository));
+    }
+
+    #[test]
+    fn strangers_leave_room_for_the_owner() {
+        let rooms = rooms(100, 0);
+        let enter = |size, backing| rooms.enter(&repo(1), size, backing);
+        let left = |size, backing| enter(size, backing).map(|room| room.left());
+        for (size, backing, expected) in [
+            (0, Backing::None, Ok(20)),
+            (19, Backing::None, Ok(1)),
+            (20, Backing::None, Err(Full::Unsigned)),
+            (20, Backing::PullRequests, Ok(30)),
+            (50, Backing::PullRequests, Err(Full::PullRequests)),
+            (50, Backing::State, Ok(50)),
+            (100, Backing::None, Err(Full::Unsigned)),
+            (100, Backing::State, Err(Full::Repository)),
+        ] {
+            assert_eq!(left(size, backing), expected, "{size} {backing:?}");
+        }
+    }
+
+    #[test]
+    fn strangers_at_once_leave_it_too() {
+        let rooms = rooms(100, 0);
+        let enter = |backing| rooms.enter(&repo(1), 0, backing).unwrap();
+        let (one, two) = (enter(Backing::None), enter(Backing::None));
+        let request = enter(Backing::PullRequests);
+        let owner = enter(Backing::State);
+        assert_eq!(one.take(15), Ok(()));
+        assert_eq!(two.take(6), Err(Full::Unsigned));
+        assert_eq!(request.take(36), Err(Full::PullRequests));
+        assert_eq!(request.take(35), Ok(()));
+        assert_eq!((one.left(), request.left(), owner.left()), (0, 0, 50));
+        assert_eq!(two.take(1), Err(Full::Unsigned));
+        assert_eq!(owner.take(50), Ok(()));
+        assert_eq!(owner.take(1), Err(Full::Repository));
+    }
+
+    #[test]
+    fn what_nobody_has_signed_for_is_not_large() {
+        let rooms = rooms(u64::MAX, 0);
+        let left = |backing| rooms.enter(&repo(1), 0, backing).unwrap().left();
+        assert_eq!(left(Backing::None), MOST_UNSIGNED);
+        assert_eq!(left(Backing::PullRequests), u64::MAX / 2);
     }
 
     #[test]
     fn a_disk_that_is_almost_full_takes_nothing() {
-        assert_eq!(
-            rooms(100, u64::MAX).enter(&repo(1), 0).err(),
-            Some(Full::Disk)
-        );
+        let entered = rooms(100, u64::MAX).enter(&repo(1), 0, Backing::State);
+        assert_eq!(entered.err(), Some(Full::Disk));
     }
 }
