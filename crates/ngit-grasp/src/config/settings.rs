@@ -225,7 +225,8 @@ settings! {
         /// Days for which a repository whose announcement is gone is kept aside.
         NGIT_RETIRED_DAYS => retired_days: u32 = "30" in 0..=36_500;
 
-        /// The size of all repositories that are kept aside; beyond it the oldest go first.
+        /// The size of all repositories that are kept aside; beyond it, or beyond a thousand, the
+        /// oldest go first. They are looked at once an hour.
         NGIT_RETIRED_MAX_BYTES => retired_max_bytes: ByteSize = "10GiB" in 0..=1024 * 1024 * GIB;
     }
 
