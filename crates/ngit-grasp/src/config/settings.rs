@@ -192,8 +192,8 @@ settings! {
         /// The largest pack of one push.
         NGIT_MAX_PUSH_BYTES => max_push_bytes: ByteSize = "2GiB" in MIB..=1024 * GIB;
 
-        /// The size on disk from which a repository takes no more pushes. Pull requests fill half
-        /// of it at most, and what is pushed before its event a fifth.
+        /// The size on disk from which a repository takes no more pushes. Pull requests fill four
+        /// fifths of it at most, and what is pushed before its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
         /// What stays free on the disk of the git data: with less, pushes are refused.

@@ -185,8 +185,8 @@ async fn noisy_request(
 
 #[tokio::test]
 async fn pushes_at_once_share_the_room_of_their_repository() {
-    // Pull requests have half of it.
-    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "8MiB")]);
+    // Pull requests have four fifths of it.
+    let server = grasp_with(&[("NGIT_MAX_REPOSITORY_BYTES", "5MiB")]);
     let (project, tree) = (Project::new(&Author::new(1), "narrow"), WorkTree::new());
     let mut client = hosted(&server, &project, &tree).await;
     let (addr, dir) = (server.addr(), path(&server, &project));
@@ -224,11 +224,11 @@ async fn strangers_do_not_close_a_repository_to_its_owner() {
         let name = format!("refs/nostr/{}", format!("{seed:02}").repeat(32));
         (tree.try_git(&["push", &url, &format!("{tip}:{name}")]), tip)
     };
-    // Without an event: a fifth, in one push or in several.
+    // Without an event: three fifths, in one push or in several.
     let refused = "not without its event: publish the pull request first";
-    let (said, _) = push(1, 1200 << 10);
+    let (said, _) = push(1, 3200 << 10);
     assert!(!said.ok && said.stderr.contains(refused), "{said:?}");
-    let (said, _) = push(2, 700 << 10);
+    let (said, _) = push(2, 2400 << 10);
     assert!(said.ok, "{said:?}");
     let (said, tip) = push(3, 700 << 10);
     assert!(!said.ok && said.stderr.contains(refused), "{said:?}");
@@ -240,7 +240,7 @@ async fn strangers_do_not_close_a_repository_to_its_owner() {
     assert!(served(&mut client, &request).await);
 
     tree.git(&["checkout", "-q", "main"]);
-    let tip = tree.commit_noise("noise", 4, 2500 << 10);
+    let tip = tree.commit_noise("noise", 4, 1200 << 10);
     let state = project.state(&project.owner, now(), &[("refs/heads/main", &tip)]);
     held(&mut client, &state).await;
     tree.git(&["push", "-q", &url, "main"]);

@@ -58,9 +58,10 @@ struct Share {
 impl Share {
     /// Of a repository of so many bytes at most.
     fn new(repository_bytes: u64, backing: Backing) -> Self {
+        let fifth = repository_bytes / 5;
         let (filled, most, full) = match backing {
-            Backing::None => (repository_bytes / 5, MOST_UNSIGNED, Full::Unsigned),
-            Backing::PullRequests => (repository_bytes / 2, u64::MAX, Full::PullRequests),
+            Backing::None => (fifth * 3, MOST_UNSIGNED, Full::Unsigned),
+            Backing::PullRequests => (fifth * 4, u64::MAX, Full::PullRequests),
             Backing::State => (repository_bytes, u64::MAX, Full::Repository),
         };
         let reserved = repository_bytes - filled;
@@ -233,12 +234,12 @@ mod tests {
         let enter = |size, backing| rooms.enter(&repo(1), size, backing);
         let left = |size, backing| enter(size, backing).map(|room| room.left());
         for (size, backing, expected) in [
-            (0, Backing::None, Ok(20)),
-            (19, Backing::None, Ok(1)),
-            (20, Backing::None, Err(Full::Unsigned)),
-            (20, Backing::PullRequests, Ok(30)),
-            (50, Backing::PullRequests, Err(Full::PullRequests)),
-            (50, Backing::State, Ok(50)),
+            (0, Backing::None, Ok(60)),
+            (59, Backing::None, Ok(1)),
+            (60, Backing::None, Err(Full::Unsigned)),
+            (60, Backing::PullRequests, Ok(20)),
+            (80, Backing::PullRequests, Err(Full::PullRequests)),
+            (80, Backing::State, Ok(20)),
             (100, Backing::None, Err(Full::Unsigned)),
             (100, Backing::State, Err(Full::Repository)),
         ] {
@@ -253,13 +254,13 @@ mod tests {
         let (one, two) = (enter(Backing::None), enter(Backing::None));
         let request = enter(Backing::PullRequests);
         let owner = enter(Backing::State);
-        assert_eq!(one.take(15), Ok(()));
+        assert_eq!(one.take(55), Ok(()));
         assert_eq!(two.take(6), Err(Full::Unsigned));
-        assert_eq!(request.take(36), Err(Full::PullRequests));
-        assert_eq!(request.take(35), Ok(()));
-        assert_eq!((one.left(), request.left(), owner.left()), (0, 0, 50));
+        assert_eq!(request.take(26), Err(Full::PullRequests));
+        assert_eq!(request.take(25), Ok(()));
+        assert_eq!((one.left(), request.left(), owner.left()), (0, 0, 20));
         assert_eq!(two.take(1), Err(Full::Unsigned));
-        assert_eq!(owner.take(50), Ok(()));
+        assert_eq!(owner.take(20), Ok(()));
         assert_eq!(owner.take(1), Err(Full::Repository));
     }
 
@@ -268,7 +269,7 @@ mod tests {
         let rooms = rooms(u64::MAX, 0);
         let left = |backing| rooms.enter(&repo(1), 0, backing).unwrap().left();
         assert_eq!(left(Backing::None), MOST_UNSIGNED);
-        assert_eq!(left(Backing::PullRequests), u64::MAX / 2);
+        assert_eq!(left(Backing::PullRequests), u64::MAX / 5 * 4);
     }
 
     #[test]
