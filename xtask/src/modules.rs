@@ -4,14 +4,16 @@ use std::fs;
 use std::path::Path;
 
 /// From the bottom up; modules on one rung do not use each other's betters.
-const ORDER: [&[&str]; 8] = [
+const ORDER: [&[&str]; 10] = [
     &["id", "clock"],
-    &["git", "limiter", "limits", "service"],
+    &["backoff", "git", "limiter", "relay_url"],
+    &["limits", "service"],
     &["event", "filter"],
     &["facts", "ticket", "auth", "nip34"],
     &["registry"],
     &["admit"],
     &["purgatory", "push"],
+    &["sync"],
     &["core"],
 ];
 

@@ -6,11 +6,12 @@
 //! `grasp-sim` does the same in virtual time.
 //!
 //! Modules are ordered; a module uses only those before it:
-//! `id, clock → git, limiter, limits, service → event, filter → facts, ticket, auth, nip34 →
-//! registry → admit → purgatory, push → core`.
+//! `id, clock → backoff, git, limiter, relay_url → limits, service → event, filter → facts,
+//! ticket, auth, nip34 → registry → admit → purgatory, push → sync → core`.
 
 pub mod admit;
 pub mod auth;
+pub mod backoff;
 pub mod clock;
 pub mod core;
 pub mod event;
@@ -24,7 +25,9 @@ pub mod nip34;
 pub mod purgatory;
 pub mod push;
 pub mod registry;
+pub mod relay_url;
 pub mod service;
+pub mod sync;
 pub mod ticket;
 
 pub use crate::clock::{Mono, Now, Timestamp};
@@ -35,7 +38,9 @@ pub use crate::core::{
 pub use crate::event::{Event, Kind};
 pub use crate::filter::Filter;
 pub use crate::id::{EventId, Pubkey, Signature};
-pub use crate::limits::Limits;
+pub use crate::limits::{Limits, SyncLimits};
 pub use crate::nip34::{Identifier, RepoId};
 pub use crate::registry::MaintainerRule;
+pub use crate::relay_url::RelayUrl;
 pub use crate::service::Service;
+pub use crate::ticket::{ConnNo, Delivery, RelayNo, SubNo};

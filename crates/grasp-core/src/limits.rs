@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
@@ -82,6 +84,115 @@ pub struct Limits {
     pub websocket_idle: Duration,
     /// A write that made no progress for so long drops the connection.
     pub write_timeout: Duration,
+
+    pub sync: SyncLimits,
+}
+
+/// Times and bounds of the sync with other relays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncLimits {
+    pub enabled: bool,
+    /// News are gathered for at most so long before other relays are asked about them.
+    pub batch_window: Duration,
+    /// And no longer than until nothing more came for so long, when no history is in flight.
+    pub quiet: Duration,
+    /// Values of one filter. More make filters that relays refuse.
+    pub tags_per_filter: usize,
+    /// With more filters open on one relay, they are packed anew.
+    pub consolidate_at: usize,
+    /// How far back a subscription reaches beyond what was surely seen: clocks differ, and relays
+    /// store late.
+    pub overlap: Duration,
+    /// After a longer absence everything is compared again.
+    pub stale_after: Duration,
+    pub backoff: Backoff,
+    /// After failing for so long a relay is dead, and tried once in `dead_retry`.
+    pub dead_after: Duration,
+    pub dead_retry: Duration,
+    /// Everything is compared again after some time between these.
+    pub full_min: Duration,
+    pub full_max: Duration,
+    /// How often relays are left that no repository names any more.
+    pub empty_check: Duration,
+    pub connect_timeout: Duration,
+    /// A request without a word for so long has failed.
+    pub request_timeout: Duration,
+    /// A connection without a word for so long is down.
+    pub silence: Duration,
+    /// What a relay refused is asked again after so long, then with backoff.
+    pub refusal: Backoff,
+    /// How often what is not watched live is compared.
+    pub reconcile_every: Duration,
+    pub negentropy: bool,
+    /// Events of ours in one comparison: 20,000 x 40 bytes, sealed in a millisecond.
+    pub reconcile_items: u32,
+    /// Events asked for in one page.
+    pub page: u32,
+    /// Ids asked for in one request.
+    pub fetch_ids: usize,
+    pub relays_per_repository: usize,
+    /// Relays that only this owner's repositories name.
+    pub relays_per_owner: usize,
+    /// About 2 kB each: 4 MB.
+    pub relays: usize,
+    pub connections: usize,
+    /// Issues, patches and pull requests that are watched, about 125 bytes each: 250 MB.
+    pub roots: usize,
+    /// What a relay that does not say allows us.
+    pub subscriptions: u32,
+    pub filters: u32,
+    pub message_bytes: u32,
+    /// Ids that are known to be missing, about 110 bytes each: 22 MB.
+    pub wants: usize,
+    /// Events that were refused for good, about 120 bytes each: 24 MB.
+    pub remembered: usize,
+}
+
+impl Default for SyncLimits {
+    fn default() -> Self {
+        let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        Self {
+            enabled: true,
+            batch_window: Duration::from_secs(5),
+            quiet: Duration::from_millis(100),
+            tags_per_filter: 100,
+            consolidate_at: 70,
+            overlap: minutes(15),
+            stale_after: minutes(15),
+            backoff: Backoff {
+                base: Duration::from_secs(5),
+                max: hours(1),
+            },
+            dead_after: hours(24),
+            dead_retry: hours(24),
+            full_min: hours(23),
+            full_max: hours(25),
+            empty_check: minutes(1),
+            connect_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(30),
+            silence: minutes(2),
+            refusal: Backoff {
+                base: Duration::from_secs(30),
+                max: hours(1),
+            },
+            reconcile_every: minutes(10),
+            negentropy: true,
+            reconcile_items: 20_000,
+            page: 500,
+            fetch_ids: 250,
+            relays_per_repository: 20,
+            relays_per_owner: 50,
+            relays: 2_000,
+            connections: 500,
+            roots: 2_000_000,
+            subscriptions: 20,
+            filters: 30,
+            message_bytes: 120 * 1024,
+            wants: 200_000,
+            remembered: 200_000,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -126,6 +237,7 @@ impl Default for Limits {
             ping_interval: Duration::from_secs(30),
             websocket_idle: Duration::from_secs(90),
             write_timeout: Duration::from_secs(30),
+            sync: SyncLimits::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use url::Url;
 
 use crate::id::Pubkey;
+use crate::relay_url::RelayUrl;
 
 /// The host and port that the world knows us by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Service {
             return None;
         }
         Some(Self {
-            host: url.host_str()?.to_owned(),
+            host: url.host_str()?.trim_end_matches('.').to_owned(),
             port: comparable(url.port_or_known_default()?),
         })
     }
@@ -40,6 +41,13 @@ impl Service {
     pub fn is_relay_url(&self, text: &str) -> bool {
         self.own(text, &["ws", "wss"])
             .is_some_and(|url| url.path() == "/")
+    }
+
+    /// An address on our own host and port, whatever the path: dialling it would be talking to
+    /// ourselves.
+    pub fn is_at(&self, url: &RelayUrl) -> bool {
+        let url = Url::parse(url.as_str()).ok();
+        url.is_some_and(|url| Self::of(&url).as_ref() == Some(self))
     }
 
     /// The URL under which we serve that repository: `/<npub>/<percent-encoded identifier>.git`.
@@ -119,6 +127,21 @@ mod tests {
             "",
         ] {
             assert!(!us().is_relay_url(url), "{url}");
+        }
+    }
+
+    /// E1: our own address is never dialled, in any spelling.
+    #[test]
+    fn our_own_address_is_known_in_any_spelling() {
+        for url in [
+            "wss://relay.example",
+            "ws://RELAY.example.:80/path",
+            "wss://relay.example:443/",
+        ] {
+            assert!(us().is_at(&RelayUrl::parse(url).unwrap()), "{url}");
+        }
+        for url in ["wss://relay.example:7334", "wss://other.example"] {
+            assert!(!us().is_at(&RelayUrl::parse(url).unwrap()), "{url}");
         }
     }
 

@@ -4,10 +4,13 @@ use super::Rank;
 use super::repo::{Identifier, IdentifierError, RepoId};
 use crate::event::Event;
 use crate::id::Pubkey;
+use crate::relay_url::RelayUrl;
 use crate::service::Service;
 
 /// Keys that one announcement may name; 64 is also the bound of the walk through all of them.
 pub const MAX_LISTED: usize = 64;
+/// Relays of one announcement that are kept in mind.
+const MAX_RELAYS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -17,6 +20,8 @@ pub struct Announcement {
     pub listed: Vec<Pubkey>,
     /// Names this service in both `clone` and `relays`.
     pub lists_us: bool,
+    /// The other relays that it names, each once, the first few.
+    pub relays: Vec<RelayUrl>,
 }
 
 impl Announcement {
@@ -28,6 +33,7 @@ impl Announcement {
         let relay_here = all_values(event, "relays").any(|url| us.is_relay_url(url));
         Ok(Self {
             lists_us: clone_here && relay_here,
+            relays: relays(event, us),
             listed: listed(event),
             rank: Rank::of(event),
             repo,
@@ -42,6 +48,20 @@ pub fn all_values<'a>(event: &'a Event, name: &'a str) -> impl Iterator<Item = &
         .iter()
         .filter(move |tag| tag.first().is_some_and(|found| found == name))
         .flat_map(|tag| tag.iter().skip(1).map(String::as_str))
+}
+
+fn relays(event: &Event, us: &Service) -> Vec<RelayUrl> {
+    let mut relays: Vec<RelayUrl> = Vec::new();
+    let named = all_values(event, "relays").filter_map(RelayUrl::parse);
+    for url in named.filter(|url| !us.is_at(url)) {
+        if relays.len() == MAX_RELAYS {
+            break;
+        }
+        if !relays.iter().any(|known| known.key() == url.key()) {
+            relays.push(url);
+        }
+    }
+    relays
 }
 
 /// Role tags, where there are any, stand in place of `maintainers`.

@@ -186,6 +186,7 @@ mod tests {
             rank,
             listed,
             lists_us: true,
+            relays: Vec::new(),
         };
         registry.announce(announcement, Standing::Served);
     }
@@ -290,6 +291,7 @@ mod tests {
                 },
                 listed: vec![key(2)],
                 lists_us: true,
+                relays: Vec::new(),
             };
             registry.announce(announcement, Standing::Held);
         }

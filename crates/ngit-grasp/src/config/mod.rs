@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use grasp_core::{Limits, Lists, Policy, Service};
+use grasp_core::{Limits, Lists, Policy, Service, SyncLimits};
 use serde_json::json;
 
 pub use self::net::{Domain, ProxyNet};
@@ -156,6 +156,7 @@ impl Config {
             ping_interval: self.ping_interval,
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
+            sync: SyncLimits::default(),
         }
     }
 

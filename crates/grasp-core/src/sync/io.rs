@@ -1,0 +1,310 @@
+//! What other relays say to us and we to them, as far as the rules must know. Bytes, sockets and
+//! NIP-77 frames stay with whoever carries this out.
+
+use std::sync::Arc;
+
+use crate::clock::Timestamp;
+use crate::filter::Filter;
+use crate::id::EventId;
+use crate::relay_url::RelayUrl;
+use crate::ticket::{ConnNo, SubNo};
+
+/// Asked of a connection to another relay. What is asked of one that is down is ignored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToRelay {
+    /// Answered by one `Up` or `Down`; an `Up` by one later `Down`.
+    Dial {
+        url: RelayUrl,
+        /// The operator named it: it may be on a private network.
+        trusted: bool,
+    },
+    HangUp,
+    /// Answered by `Described`.
+    Describe,
+    Subscribe {
+        sub: SubNo,
+        filters: Arc<[Filter]>,
+        /// Events before its EOSE; more is a flood.
+        most: Option<u32>,
+    },
+    Unsubscribe(SubNo),
+    /// Compare what is stored with what the relay has (NIP-77). Answered by any number of `Needs`,
+    /// then `Reconciled` or `Unreconciled`.
+    Reconcile {
+        sub: SubNo,
+        filter: Box<Filter>,
+        /// What counts as ours though it is not stored.
+        aside: Arc<[(Timestamp, EventId)]>,
+        /// Of our own events, the newest; whole seconds only.
+        most: u32,
+    },
+    EndReconcile(SubNo),
+    Authenticate {
+        challenge: String,
+    },
+}
+
+/// Heard of a connection, in order, except that the events of a subscription may come after its
+/// EOSE: each takes its time to be verified. Every EVENT frame of a known subscription becomes
+/// exactly one submission, `Known` or `Bad`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromRelay {
+    Up,
+    Down(End),
+    /// It still speaks; every ten seconds or so.
+    Heard,
+    /// Its NIP-11 document; `None` if it has none that can be read.
+    Described(Option<Description>),
+    /// `sent` EVENT frames came before it.
+    Eose {
+        sub: SubNo,
+        sent: u32,
+        /// Nothing older is there (NIP-67).
+        complete: bool,
+    },
+    Closed {
+        sub: SubNo,
+        sent: u32,
+        why: Complaint,
+    },
+    Notice(Complaint),
+    /// An event that is stored already.
+    Known {
+        sub: SubNo,
+        id: EventId,
+        at: Timestamp,
+    },
+    Bad {
+        sub: Option<SubNo>,
+        /// What it claims to be.
+        id: Option<EventId>,
+        fault: Fault,
+    },
+    Challenge(String),
+    Authenticated(bool),
+    Needs {
+        sub: SubNo,
+        ids: Vec<EventId>,
+    },
+    /// Everything from that second on is compared.
+    Reconciled {
+        sub: SubNo,
+        from: Timestamp,
+        /// Events that we have and it has not, the first few by name.
+        lacks: u32,
+        some: Vec<EventId>,
+    },
+    Unreconciled {
+        sub: SubNo,
+        why: Complaint,
+    },
+}
+
+/// Why a connection is down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Refused,
+    TimedOut,
+    NoSuchHost,
+    /// Not an address that we dial.
+    Blocked,
+    Tls,
+    Http(u16),
+    Closed,
+    Silent,
+    TooLarge,
+    Ourselves,
+    Failed,
+}
+
+/// The limits of a NIP-11 document, as far as it names them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Description {
+    pub subscriptions: Option<u32>,
+    pub filters: Option<u32>,
+    pub message_bytes: Option<u32>,
+    pub limit: Option<u32>,
+    pub filter_values: Option<u32>,
+    pub connection_values: Option<u32>,
+    /// It lists NIP-77.
+    pub reconciles: bool,
+}
+
+/// What is wrong with an EVENT frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Malformed,
+    WrongId,
+    WrongSignature,
+    TooLarge,
+    OffFilter,
+    UnknownSubscription,
+    Flood,
+}
+
+/// Why a relay refuses something, read from words that no two relays choose alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Complaint {
+    RateLimited,
+    TooManySubscriptions,
+    TooManyFilters,
+    TooLarge,
+    /// More events than it will compare at once.
+    TooManyEvents,
+    AuthRequired,
+    /// Not for us, whoever we are.
+    Restricted,
+    Unsupported,
+    Invalid,
+    Other,
+}
+
+/// A message is understood by its beginning.
+const MAX_READ: usize = 512;
+
+impl Complaint {
+    /// The prefix of NIP-01 where there is one, else words that relays are known to use.
+    pub fn read(text: &str) -> Self {
+        let text: String = text.chars().take(MAX_READ).collect();
+        let text = text.to_lowercase();
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
+        // Whatever the prefix, this one is mended by asking for less.
+        if says(TOO_MANY_EVENTS) {
+            return Complaint::TooManyEvents;
+        }
+        let prefix = text.split_once(':').map_or("", |(prefix, _)| prefix);
+        match prefix {
+            "rate-limited" => Complaint::RateLimited,
+            "auth-required" => Complaint::AuthRequired,
+            "restricted" | "blocked" => Complaint::Restricted,
+            "unsupported" => Complaint::Unsupported,
+            _ => match WORDS.iter().find(|(_, phrases)| says(phrases)) {
+                Some((complaint, _)) => *complaint,
+                None if prefix == "invalid" => Complaint::Invalid,
+                None => Complaint::Other,
+            },
+        }
+    }
+}
+
+const TOO_MANY_EVENTS: &[&str] = &[
+    "too many query results",
+    "too many events",
+    "too many results",
+    "too many records",
+    "query is too big",
+];
+
+const WORDS: &[(Complaint, &[&str])] = &[
+    (
+        Complaint::TooManySubscriptions,
+        &[
+            "too many concurrent reqs",
+            "too many subscriptions",
+            "subscription limit",
+            "maximum concurrent subscription",
+            "max_subscriptions",
+        ],
+    ),
+    (
+        Complaint::TooManyFilters,
+        &["too many filters", "max_filters", "filter items"],
+    ),
+    (
+        Complaint::TooLarge,
+        &["too large", "too big", "message size", "too long"],
+    ),
+    (
+        Complaint::RateLimited,
+        &[
+            "rate limit",
+            "rate-limit",
+            "slow down",
+            "too fast",
+            "too many requests",
+        ],
+    ),
+    (
+        Complaint::AuthRequired,
+        &["auth-required", "authentication required", "please auth"],
+    ),
+    (
+        Complaint::Unsupported,
+        &[
+            "negentropy disabled",
+            "unknown message",
+            "unknown command",
+            "unknown cmd",
+            "unrecognised",
+            "unrecognized",
+            "unsupported",
+            "not supported",
+            "invalid message type",
+        ],
+    ),
+];
+
+/// One asks of one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    pub conn: ConnNo,
+    pub what: ToRelay,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_understood_by_prefix_or_by_known_words() {
+        for (text, expected) in [
+            (
+                "rate-limited: you are noting too much",
+                Complaint::RateLimited,
+            ),
+            (
+                "auth-required: we only serve friends",
+                Complaint::AuthRequired,
+            ),
+            ("restricted: not allowed", Complaint::Restricted),
+            ("blocked: you are banned here", Complaint::Restricted),
+            (
+                "unsupported: filter contains unknown elements",
+                Complaint::Unsupported,
+            ),
+            (
+                "ERROR: too many concurrent REQs",
+                Complaint::TooManySubscriptions,
+            ),
+            (
+                "error: Too many subscriptions: 20",
+                Complaint::TooManySubscriptions,
+            ),
+            (
+                "ERROR: bad req: too many filters",
+                Complaint::TooManyFilters,
+            ),
+            ("blocked: too many query results", Complaint::TooManyEvents),
+            ("blocked: this query is too big", Complaint::TooManyEvents),
+            ("too many query results", Complaint::TooManyEvents),
+            (
+                "ERROR: bad msg: negentropy disabled",
+                Complaint::Unsupported,
+            ),
+            ("bad msg: unknown cmd", Complaint::Unsupported),
+            (
+                "could not parse command: unknown message type NEG-OPEN",
+                Complaint::Unsupported,
+            ),
+            ("invalid: message too large", Complaint::TooLarge),
+            ("invalid: no", Complaint::Invalid),
+            ("slow down please", Complaint::RateLimited),
+            ("", Complaint::Other),
+            ("hello", Complaint::Other),
+        ] {
+            assert_eq!(Complaint::read(text), expected, "{text}");
+        }
+        let long = "\u{fc}".repeat(10_000);
+        assert_eq!(Complaint::read(&long), Complaint::Other);
+    }
+}

@@ -1,0 +1,82 @@
+//! What there is to sync, as sets of small numbers: a repository or a root event is one bit.
+
+use roaring::RoaringBitmap;
+
+/// The number of a repository. Used again once nothing names it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoIx(pub u32);
+
+/// The number of an issue, a patch or a pull request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RootIx(pub u32);
+
+/// Things to watch and to fetch at one relay: announcements and states, what names these
+/// repositories, what names these roots.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Items {
+    pub announcements: bool,
+    pub repos: RoaringBitmap,
+    pub roots: RoaringBitmap,
+}
+
+impl Items {
+    pub fn announcements() -> Self {
+        Self {
+            announcements: true,
+            ..Self::default()
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.announcements && self.repos.is_empty() && self.roots.is_empty()
+    }
+
+    pub fn len(&self) -> u64 {
+        u64::from(self.announcements) + self.repos.len() + self.roots.len()
+    }
+
+    pub fn add(&mut self, other: &Items) {
+        self.announcements |= other.announcements;
+        self.repos |= &other.repos;
+        self.roots |= &other.roots;
+    }
+
+    pub fn remove(&mut self, other: &Items) {
+        self.announcements &= !other.announcements;
+        self.repos -= &other.repos;
+        self.roots -= &other.roots;
+    }
+
+    pub fn keep(&mut self, other: &Items) {
+        self.announcements &= other.announcements;
+        self.repos &= &other.repos;
+        self.roots &= &other.roots;
+    }
+
+    #[must_use]
+    pub fn without(&self, other: &Items) -> Items {
+        let mut items = self.clone();
+        items.remove(other);
+        items
+    }
+
+    pub fn overlaps(&self, other: &Items) -> bool {
+        self.announcements && other.announcements
+            || !self.repos.is_disjoint(&other.repos)
+            || !self.roots.is_disjoint(&other.roots)
+    }
+
+    /// Takes at most `most` out of it: announcements first, then repositories, then roots.
+    pub fn take(&mut self, most: usize) -> Items {
+        let mut taken = Items {
+            announcements: self.announcements && most > 0,
+            ..Items::default()
+        };
+        let left = most - usize::from(taken.announcements);
+        taken.repos = self.repos.iter().take(left).collect();
+        let left = left - usize::try_from(taken.repos.len()).unwrap_or(left);
+        taken.roots = self.roots.iter().take(left).collect();
+        self.remove(&taken);
+        taken
+    }
+}

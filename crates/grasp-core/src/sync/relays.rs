@@ -1,0 +1,182 @@
+//! RelaySyncIndex: every relay that we know, and what is to be synced with it.
+
+use roaring::RoaringBitmap;
+use rustc_hash::FxHashMap;
+
+use super::items::Items;
+use crate::id::Pubkey;
+use crate::relay_url::RelayUrl;
+use crate::ticket::RelayNo;
+
+#[derive(Debug)]
+pub struct Relay {
+    pub url: RelayUrl,
+    /// The operator named it: it is never left.
+    pub bootstrap: bool,
+    /// Repositories that name it.
+    pub listed_by: RoaringBitmap,
+    /// How many repositories of each owner name it.
+    pub owners: FxHashMap<Pubkey, u32>,
+    pub target: Items,
+    /// Its history is being fetched.
+    pub pending: Items,
+    /// Its history is here.
+    pub confirmed: Items,
+    /// `target - pending - confirmed`, kept up with them: a new root costs one bit, not a
+    /// comparison of everything.
+    missing: Items,
+}
+
+#[derive(Debug, Default)]
+pub struct RelaySyncIndex {
+    by_key: FxHashMap<Box<str>, RelayNo>,
+    relays: Vec<Option<Relay>>,
+    free: Vec<RelayNo>,
+}
+
+impl RelaySyncIndex {
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    pub fn find(&self, url: &RelayUrl) -> Option<RelayNo> {
+        self.by_key.get(url.key()).copied()
+    }
+
+    pub fn get(&self, relay: RelayNo) -> Option<&Relay> {
+        self.relays.get(relay.0 as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, relay: RelayNo) -> Option<&mut Relay> {
+        self.relays.get_mut(relay.0 as usize)?.as_mut()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (RelayNo, &Relay)> {
+        let all = self.relays.iter().enumerate();
+        all.filter_map(|(no, relay)| Some((RelayNo(no as u32), relay.as_ref()?)))
+    }
+
+    /// The relay's number, a new one if it is new. Where two spellings differ in encryption, the
+    /// encrypted one is dialled.
+    pub fn enter(&mut self, url: &RelayUrl) -> RelayNo {
+        if let Some(no) = self.find(url) {
+            if let Some(relay) = self.get_mut(no).filter(|_| url.is_tls()) {
+                relay.url = url.clone();
+            }
+            return no;
+        }
+        let relay = Relay {
+            url: url.clone(),
+            bootstrap: false,
+            listed_by: RoaringBitmap::new(),
+            owners: FxHashMap::default(),
+            target: Items::announcements(),
+            pending: Items::default(),
+            confirmed: Items::default(),
+            missing: Items::announcements(),
+        };
+        let no = match self.free.pop() {
+            Some(no) => no,
+            None => {
+                self.relays.push(None);
+                RelayNo(self.relays.len() as u32 - 1)
+            }
+        };
+        if let Some(slot) = self.relays.get_mut(no.0 as usize) {
+            *slot = Some(relay);
+        }
+        self.by_key.insert(url.key().into(), no);
+        no
+    }
+
+    pub fn leave(&mut self, no: RelayNo) -> Option<Relay> {
+        let relay = self.relays.get_mut(no.0 as usize)?.take()?;
+        self.by_key.remove(relay.url.key());
+        self.free.push(no);
+        Some(relay)
+    }
+}
+
+impl Relay {
+    /// No repository names it, and the operator neither.
+    pub fn is_empty(&self) -> bool {
+        self.listed_by.is_empty() && !self.bootstrap
+    }
+
+    /// The only owner whose repositories name it.
+    pub fn sole_owner(&self) -> Option<Pubkey> {
+        let owner = self.owners.keys().next().copied();
+        owner.filter(|_| self.owners.len() == 1 && !self.bootstrap)
+    }
+
+    pub fn missing(&self) -> &Items {
+        &self.missing
+    }
+
+    pub fn add_target(&mut self, items: &Items) {
+        let mut new = items.without(&self.target);
+        self.target.add(items);
+        new.remove(&self.pending);
+        new.remove(&self.confirmed);
+        self.missing.add(&new);
+    }
+
+    pub fn drop_target(&mut self, items: &Items) {
+        for set in [
+            &mut self.target,
+            &mut self.pending,
+            &mut self.confirmed,
+            &mut self.missing,
+        ] {
+            set.remove(items);
+        }
+    }
+
+    /// The history of these is asked for. What is not wanted any more is left out.
+    pub fn begin(&mut self, items: &Items) {
+        let mut items = items.clone();
+        items.keep(&self.target);
+        self.missing.remove(&items);
+        self.confirmed.remove(&items);
+        self.pending.add(&items);
+    }
+
+    /// It came to nothing.
+    pub fn give_back(&mut self, items: &Items) {
+        let mut items = items.clone();
+        items.keep(&self.pending);
+        self.pending.remove(&items);
+        self.missing.add(&items);
+    }
+
+    /// It is here.
+    pub fn confirm(&mut self, items: &Items) {
+        let mut items = items.clone();
+        items.keep(&self.pending);
+        self.pending.remove(&items);
+        self.confirmed.add(&items);
+    }
+
+    /// Everything is to be compared again.
+    pub fn doubt(&mut self) {
+        let confirmed = std::mem::take(&mut self.confirmed);
+        self.missing.add(&confirmed);
+    }
+
+    /// What the sums should be, made anew.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut missing = self.target.without(&self.pending);
+        missing.remove(&self.confirmed);
+        let stray = [&self.pending, &self.confirmed]
+            .iter()
+            .any(|set| !set.without(&self.target).is_empty());
+        if missing != self.missing || stray || self.pending.overlaps(&self.confirmed) {
+            return Err(format!("the sets of {} do not add up", self.url));
+        }
+        Ok(())
+    }
+}
