@@ -275,8 +275,13 @@ impl Core {
         if lacking || wanted != refs {
             self.out_of_step.insert(repo.clone());
         }
+        let awaited = self.are_expected(repo, refs, facts);
+        if applied.is_none() && !awaited {
+            // They are nobody's, and dropped as a whole.
+            return;
+        }
         // Also when its author maintains nothing any more: others would be nobody's refs.
-        let expected = wanted == refs || self.are_expected(repo, refs, facts);
+        let expected = wanted == refs || awaited;
         let mut kept = if expected {
             refs.clone()
         } else {

@@ -42,9 +42,12 @@ enum Stage {
     Live { from: Seq },
 }
 
+/// Subscriptions that are opened again before the index has filed the ones that they replace.
+const SPARE: usize = 64;
+
 impl Subscriptions {
     pub(super) fn new(relay: Arc<Relay>, conn: ConnId, outbox: Outbox) -> Self {
-        let opening = Arc::new(Semaphore::new(relay.limits.subscriptions));
+        let opening = Arc::new(Semaphore::new(relay.limits.subscriptions + SPARE));
         Self {
             relay,
             conn,
