@@ -14,4 +14,5 @@ mod scene;
 mod stage;
 mod states;
 mod storing;
+mod sync;
 mod time;

@@ -1,0 +1,4 @@
+//! Sync with other relays in virtual time: what they say, and exactly what is asked of them.
+
+mod connecting;
+mod peers;
