@@ -3,6 +3,7 @@
 //! them.
 
 mod agenda;
+mod capabilities;
 pub mod filters;
 mod gather;
 mod health;
@@ -10,6 +11,7 @@ mod index;
 pub mod io;
 mod items;
 mod link;
+pub mod paging;
 mod relays;
 mod targets;
 
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use self::agenda::Agenda;
 pub use self::agenda::Timer;
+pub use self::capabilities::{Capabilities, Reconciles};
 pub use self::gather::{Gathered, News};
 pub use self::health::{Health, RelayHealth};
 pub use self::index::{RepoSyncIndex, RepoSyncNeeds, Stage};

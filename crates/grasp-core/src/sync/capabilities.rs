@@ -1,0 +1,213 @@
+//! What another relay allows us: what its NIP-11 document says, what its complaints teach, and
+//! what its answers prove.
+
+use serde::{Deserialize, Serialize};
+
+use super::filters::Chunk;
+use super::index::RepoSyncIndex;
+use super::io::{Complaint, Description};
+use crate::limits::SyncLimits;
+
+/// Bytes of a REQ around its filters.
+const ENVELOPE: usize = 1_024;
+/// Less than this no relay means.
+const MIN_MESSAGE: u32 = 4 * 1_024;
+
+/// Whether it compares sets (NIP-77).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reconciles {
+    #[default]
+    Unknown,
+    Yes,
+    No,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    pub reconciles: Reconciles,
+    pub subscriptions: u32,
+    pub filters: u32,
+    pub message_bytes: u32,
+    /// Events of one answer, as far as it says.
+    pub limit: u32,
+    /// The largest answer to one filter that it ever gave. A smaller one was not cut.
+    pub proven_page: u32,
+}
+
+impl Capabilities {
+    /// Of a relay that has said nothing yet.
+    pub fn unknown(limits: &SyncLimits) -> Self {
+        Self {
+            reconciles: Reconciles::Unknown,
+            subscriptions: limits.subscriptions,
+            filters: limits.filters,
+            message_bytes: limits.message_bytes,
+            limit: limits.page,
+            proven_page: 0,
+        }
+    }
+
+    /// What it says of itself counts for more than our guess, within reason.
+    pub fn learn(&mut self, said: &Description, limits: &SyncLimits) {
+        let most = |said: Option<u32>, known: u32, most: u32| match said {
+            Some(said) => said.clamp(1, most),
+            None => known,
+        };
+        // A larger number than we ever need is no reason to use it.
+        self.subscriptions = most(said.subscriptions, self.subscriptions, 1_000);
+        self.filters = most(said.filters, self.filters, 200);
+        self.limit = most(said.limit, self.limit, limits.page);
+        let bytes = most(said.message_bytes, self.message_bytes, limits.message_bytes);
+        self.message_bytes = bytes.max(MIN_MESSAGE);
+    }
+
+    /// A refusal teaches; `open` subscriptions were there. False when it says nothing about what
+    /// it allows.
+    pub fn teach(&mut self, why: Complaint, open: u32) -> bool {
+        match why {
+            Complaint::TooManySubscriptions => {
+                self.subscriptions = self.subscriptions.min(open.saturating_sub(1)).max(1);
+            }
+            Complaint::TooManyFilters => self.filters = (self.filters / 2).max(1),
+            Complaint::TooLarge => {
+                self.message_bytes = (self.message_bytes / 2).max(MIN_MESSAGE);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// An answer to one filter had so many events. True if it may have been cut.
+    pub fn prove(&mut self, events: u32) -> bool {
+        let may_be_cut = events >= self.proven_page.max(1);
+        self.proven_page = self.proven_page.max(events);
+        may_be_cut
+    }
+
+    /// Puts chunks together into requests that the relay takes. A chunk that is too large for it
+    /// alone goes alone.
+    pub fn pack(&self, chunks: Vec<Chunk>, index: &RepoSyncIndex) -> Vec<Vec<Chunk>> {
+        let room = (self.message_bytes as usize).saturating_sub(ENVELOPE);
+        let mut requests: Vec<Vec<Chunk>> = Vec::new();
+        let (mut filters, mut bytes) = (0, 0);
+        for chunk in chunks {
+            let (more, size) = cost(&chunk, index);
+            let fits = filters + more <= self.filters as usize && bytes + size <= room;
+            match requests.last_mut() {
+                Some(request) if fits => request.push(chunk),
+                _ => {
+                    (filters, bytes) = (0, 0);
+                    requests.push(vec![chunk]);
+                }
+            }
+            filters += more;
+            bytes += size;
+        }
+        requests
+    }
+}
+
+/// Filters of a chunk, and their bytes.
+fn cost(chunk: &Chunk, index: &RepoSyncIndex) -> (usize, usize) {
+    let filters = chunk.filters(index, None);
+    let size = |filter: &crate::filter::Filter| {
+        let values = filter.tags.iter().flat_map(|(_, values)| values);
+        // Quotes and a comma, and what is around the list.
+        values.map(|value| value.len() + 3).sum::<usize>() + 64
+    };
+    (filters.len(), filters.iter().map(size).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::id::EventId;
+    use crate::sync::filters::chunks;
+    use crate::sync::items::Items;
+
+    fn capabilities() -> Capabilities {
+        Capabilities::unknown(&SyncLimits::default())
+    }
+
+    fn roots(count: u32) -> (RepoSyncIndex, Vec<Chunk>) {
+        let mut index = RepoSyncIndex::default();
+        let mut items = Items::default();
+        for n in 0..count {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&n.to_be_bytes());
+            let root = index.enter_root(EventId(id), Timestamp(0));
+            items.roots.insert(root.0);
+        }
+        let chunks = chunks(&items, &index, 100);
+        (index, chunks)
+    }
+
+    #[test]
+    fn a_document_is_believed_within_reason() {
+        let limits = SyncLimits::default();
+        let mut known = capabilities();
+        let said = Description {
+            subscriptions: Some(0),
+            filters: Some(7),
+            message_bytes: Some(1),
+            limit: Some(1_000_000),
+            ..Description::default()
+        };
+        known.learn(&said, &limits);
+        assert_eq!((known.subscriptions, known.filters), (1, 7));
+        assert_eq!(
+            (known.message_bytes, known.limit),
+            (MIN_MESSAGE, limits.page)
+        );
+        known.learn(&Description::default(), &limits);
+        assert_eq!(known.filters, 7, "silence changes nothing");
+    }
+
+    #[test]
+    fn refusals_teach_and_never_down_to_nothing() {
+        let mut known = capabilities();
+        assert!(known.teach(Complaint::TooManySubscriptions, 11));
+        assert_eq!(known.subscriptions, 10);
+        for _ in 0..40 {
+            known.teach(Complaint::TooManySubscriptions, 0);
+            known.teach(Complaint::TooManyFilters, 0);
+            known.teach(Complaint::TooLarge, 0);
+        }
+        assert_eq!((known.subscriptions, known.filters), (1, 1));
+        assert_eq!(known.message_bytes, MIN_MESSAGE);
+        assert!(!known.teach(Complaint::RateLimited, 3));
+    }
+
+    #[test]
+    fn an_answer_smaller_than_the_largest_so_far_was_not_cut() {
+        let mut known = capabilities();
+        assert!(!known.prove(0), "nothing is there");
+        assert!(known.prove(30));
+        assert!(!known.prove(29));
+        assert!(known.prove(30), "as many again: perhaps its cap");
+        assert!(known.prove(100));
+        assert!(!known.prove(30));
+    }
+
+    #[test]
+    fn requests_keep_to_filters_and_bytes_and_leave_nothing_out() {
+        let (index, chunks) = roots(1_050);
+        let packed = capabilities().pack(chunks.clone(), &index);
+        let sizes: Vec<usize> = packed.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [6, 5], "three filters of 6,764 bytes for each chunk");
+        let known = Capabilities {
+            filters: 6,
+            ..capabilities()
+        };
+        let packed = known.pack(chunks.clone(), &index);
+        assert!(packed.iter().all(|request| request.len() <= 2));
+        assert_eq!(packed.concat(), chunks);
+        let known = Capabilities {
+            filters: 1,
+            ..capabilities()
+        };
+        assert_eq!(known.pack(chunks, &index).len(), 11, "each alone");
+    }
+}
