@@ -4,6 +4,7 @@
 
 mod agenda;
 mod capabilities;
+pub mod downloads;
 pub mod filters;
 mod gather;
 mod health;

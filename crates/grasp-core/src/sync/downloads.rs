@@ -1,0 +1,330 @@
+//! Events that are known to be somewhere and not here. Each is asked of one relay at a time: the
+//! others that have it wait, and the next one is asked when the first does not deliver.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use crate::id::EventId;
+use crate::ticket::RelayNo;
+
+/// Relays that are remembered to have one event, and how often it is asked for at all.
+const MAX_CANDIDATES: usize = 4;
+
+/// A piece of history that is not complete before its events are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchNo(pub u64);
+
+#[derive(Debug, Default)]
+struct Want {
+    asked: Option<RelayNo>,
+    /// Others that have it, in the order in which they said so.
+    candidates: VecDeque<RelayNo>,
+    /// Those that were asked in vain.
+    failed: Vec<RelayNo>,
+    waiting: BTreeSet<BatchNo>,
+}
+
+#[derive(Debug, Default)]
+pub struct Downloads {
+    wants: FxHashMap<EventId, Want>,
+    queued: BTreeMap<RelayNo, VecDeque<EventId>>,
+    /// Events that each batch still waits for.
+    open: FxHashMap<BatchNo, usize>,
+    max: usize,
+}
+
+impl Downloads {
+    pub fn new(max: usize) -> Self {
+        Self {
+            max,
+            ..Self::default()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.wants.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wants.is_empty()
+    }
+
+    /// More would not be taken.
+    pub fn is_full(&self) -> bool {
+        self.wants.len() >= self.max
+    }
+
+    /// The relay has an event that is not here. False if there is no room for it: the batch cannot
+    /// be complete then.
+    #[must_use]
+    pub fn need(&mut self, relay: RelayNo, batch: BatchNo, id: EventId) -> bool {
+        let full = self.is_full();
+        let want = match self.wants.get_mut(&id) {
+            Some(want) => want,
+            None if full => return false,
+            None => self.wants.entry(id).or_default(),
+        };
+        if want.waiting.insert(batch) {
+            *self.open.entry(batch).or_default() += 1;
+        }
+        let known = want.asked == Some(relay)
+            || want.candidates.contains(&relay)
+            || want.failed.contains(&relay);
+        let busy = want.asked.is_some() || !want.candidates.is_empty();
+        let tried = want.candidates.len() + want.failed.len();
+        if known || tried >= MAX_CANDIDATES {
+            return true;
+        }
+        want.candidates.push_back(relay);
+        if !busy {
+            self.queued.entry(relay).or_default().push_back(id);
+        }
+        true
+    }
+
+    /// The next events to ask this relay for.
+    pub fn next(&mut self, relay: RelayNo, most: usize) -> Vec<EventId> {
+        let mut ids = Vec::new();
+        let Some(queue) = self.queued.get_mut(&relay) else {
+            return ids;
+        };
+        while ids.len() < most {
+            let Some(id) = queue.pop_front() else {
+                self.queued.remove(&relay);
+                break;
+            };
+            if let Some(want) = self.wants.get_mut(&id)
+                && want.asked.is_none()
+                && want.candidates.front() == Some(&relay)
+            {
+                want.candidates.pop_front();
+                want.asked = Some(relay);
+                ids.push(id);
+            }
+        }
+        ids
+    }
+
+    pub fn has_next(&self, relay: RelayNo) -> bool {
+        self.queued.contains_key(&relay)
+    }
+
+    /// It is here, from wherever, or is known never to be wanted. Batches that wait for nothing
+    /// more.
+    #[must_use]
+    pub fn came(&mut self, id: &EventId) -> Vec<BatchNo> {
+        let want = self.wants.remove(id);
+        let waiting = want.map(|want| want.waiting).unwrap_or_default();
+        waiting
+            .into_iter()
+            .filter(|batch| self.one_less(*batch))
+            .collect()
+    }
+
+    /// A relay was asked and did not deliver: the next that has it is. Batches that wait for
+    /// nothing more, because nobody has what they waited for.
+    #[must_use]
+    pub fn missed(&mut self, relay: RelayNo, ids: &[EventId]) -> Vec<BatchNo> {
+        let mut ended = Vec::new();
+        for id in ids {
+            let Some(want) = self.wants.get_mut(id) else {
+                continue;
+            };
+            if want.asked != Some(relay) {
+                continue;
+            }
+            want.asked = None;
+            want.failed.push(relay);
+            match want.candidates.front() {
+                Some(next) => self.queued.entry(*next).or_default().push_back(*id),
+                None => ended.extend(self.came(id)),
+            }
+        }
+        ended
+    }
+
+    /// The line to a relay is gone: whatever was to come over it comes from others, or not at all.
+    #[must_use]
+    pub fn lost(&mut self, relay: RelayNo) -> Vec<BatchNo> {
+        self.queued.remove(&relay);
+        let mut gone = Vec::new();
+        for (id, want) in &mut self.wants {
+            let was_next = want.asked.is_none() && want.candidates.front() == Some(&relay);
+            want.candidates.retain(|other| *other != relay);
+            if want.asked == Some(relay) {
+                want.asked = None;
+            } else if !was_next {
+                continue;
+            }
+            match want.candidates.front() {
+                Some(next) => self.queued.entry(*next).or_default().push_back(*id),
+                None => gone.push(*id),
+            }
+        }
+        // In one order, whatever the map's is.
+        gone.sort_unstable();
+        for queue in self.queued.values_mut() {
+            queue.make_contiguous().sort_unstable();
+        }
+        gone.iter().flat_map(|id| self.came(id)).collect()
+    }
+
+    /// Nobody waits for this batch any more; what was asked for may still come.
+    pub fn forget(&mut self, batch: BatchNo) {
+        if self.open.remove(&batch).is_some() {
+            self.wants.retain(|_, want| {
+                want.waiting.remove(&batch);
+                !want.waiting.is_empty() || want.asked.is_some()
+            });
+        }
+    }
+
+    pub fn open(&self, batch: BatchNo) -> usize {
+        self.open.get(&batch).copied().unwrap_or_default()
+    }
+
+    /// True when that was the last.
+    fn one_less(&mut self, batch: BatchNo) -> bool {
+        let Some(open) = self.open.get_mut(&batch) else {
+            return false;
+        };
+        *open -= 1;
+        let ended = *open == 0;
+        if ended {
+            self.open.remove(&batch);
+        }
+        ended
+    }
+
+    /// Sums that are kept up, against sums made anew.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut open: FxHashMap<BatchNo, usize> = FxHashMap::default();
+        for want in self.wants.values() {
+            for batch in &want.waiting {
+                *open.entry(*batch).or_default() += 1;
+            }
+            if want.asked.is_none() && want.candidates.is_empty() {
+                return Err("an event is wanted and nobody has it".to_owned());
+            }
+        }
+        if open != self.open || self.wants.len() > self.max {
+            return Err("wanted events are miscounted".to_owned());
+        }
+        for (id, want) in &self.wants {
+            let next = want.candidates.front().filter(|_| want.asked.is_none());
+            let is_queued = |relay: &RelayNo| {
+                let queue = self.queued.get(relay);
+                queue.is_some_and(|queue| queue.contains(id))
+            };
+            if next.is_some_and(|relay| !is_queued(relay)) {
+                return Err(format!("{id} is wanted and never asked for"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: RelayNo = RelayNo(1);
+    const TWO: RelayNo = RelayNo(2);
+    const A: BatchNo = BatchNo(1);
+    const B: BatchNo = BatchNo(2);
+
+    fn id(n: u8) -> EventId {
+        EventId([n; 32])
+    }
+
+    #[test]
+    fn an_event_is_asked_of_one_relay_at_a_time() {
+        let mut downloads = Downloads::new(10);
+        assert!(downloads.need(ONE, A, id(1)));
+        assert!(downloads.need(TWO, B, id(1)));
+        assert_eq!(downloads.next(TWO, 9), []);
+        assert_eq!(downloads.next(ONE, 9), [id(1)]);
+        assert!(downloads.need(TWO, B, id(1)), "said again");
+        assert_eq!(downloads.next(TWO, 9), [], "while the first is asked");
+        assert_eq!(downloads.came(&id(1)), [A, B], "both waited for it");
+        downloads.audit().unwrap();
+    }
+
+    #[test]
+    fn what_one_relay_fails_to_deliver_the_next_is_asked_for() {
+        let mut downloads = Downloads::new(10);
+        assert!(downloads.need(ONE, A, id(1)) && downloads.need(TWO, B, id(1)));
+        assert_eq!(downloads.next(ONE, 9), [id(1)]);
+        assert_eq!(downloads.missed(ONE, &[id(1)]), []);
+        assert!(downloads.need(ONE, A, id(1)), "it says so again, in vain");
+        assert_eq!(downloads.next(ONE, 9), []);
+        assert_eq!(downloads.next(TWO, 9), [id(1)]);
+        assert_eq!(downloads.missed(TWO, &[id(1)]), [A, B], "nobody has it");
+        assert!(downloads.is_empty());
+    }
+
+    #[test]
+    fn a_lost_line_hands_its_events_to_the_others() {
+        let mut downloads = Downloads::new(10);
+        for n in 1..=4 {
+            assert!(downloads.need(ONE, A, id(n)));
+        }
+        assert!(downloads.need(TWO, B, id(1)) && downloads.need(TWO, B, id(3)));
+        assert_eq!(downloads.next(ONE, 2), [id(1), id(2)]);
+        assert_eq!(downloads.lost(ONE), []);
+        downloads.audit().unwrap();
+        assert_eq!(downloads.next(TWO, 9), [id(1), id(3)]);
+        assert_eq!((downloads.open(A), downloads.open(B)), (2, 2));
+    }
+
+    #[test]
+    fn there_are_no_more_wants_than_allowed() {
+        let mut downloads = Downloads::new(2);
+        assert!(downloads.need(ONE, A, id(1)) && downloads.need(ONE, A, id(2)));
+        assert!(!downloads.need(ONE, A, id(3)));
+        assert!(downloads.need(TWO, B, id(2)), "known ones cost nothing");
+        downloads.audit().unwrap();
+    }
+
+    #[test]
+    fn whatever_happens_each_event_is_asked_once_at_a_time_and_every_batch_ends() {
+        for seed in 0..500 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut downloads = Downloads::new(30);
+            let mut asked: BTreeMap<EventId, RelayNo> = BTreeMap::new();
+            for _ in 0..200 {
+                let (relay, n) = (RelayNo(rng.u32(0..4)), rng.u8(0..40));
+                match rng.u8(0..8) {
+                    0..=2 => {
+                        let _ = downloads.need(relay, BatchNo(rng.u64(0..6)), id(n));
+                    }
+                    3 | 4 => {
+                        for id in downloads.next(relay, rng.usize(1..5)) {
+                            assert_eq!(asked.insert(id, relay), None, "asked twice");
+                        }
+                    }
+                    5 => {
+                        let _ = downloads.came(&id(n));
+                        asked.remove(&id(n));
+                    }
+                    6 => {
+                        let of_relay = asked.iter().filter(|(_, at)| **at == relay);
+                        let ids: Vec<EventId> = of_relay.map(|(id, _)| *id).collect();
+                        asked.retain(|_, at| *at != relay);
+                        let _ = downloads.missed(relay, &ids);
+                    }
+                    _ => {
+                        asked.retain(|_, at| *at != relay);
+                        let _ = downloads.lost(relay);
+                    }
+                }
+                downloads.audit().unwrap();
+            }
+            for relay in (0..4).map(RelayNo) {
+                let _ = downloads.lost(relay);
+            }
+            assert!(downloads.is_empty() && downloads.open.is_empty(), "{seed}");
+        }
+    }
+}
