@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn the_oldest_go_first_when_they_are_too_many() {
         let attic = Attic::new();
+        let newest = unix_seconds() - 1_000_000;
         for n in 0..=MAX_RETIRED {
-            let age = u64::try_from(n).unwrap();
-            let at = unix_seconds() - 1_000_000 - age;
+            let at = newest - u64::try_from(n).unwrap();
             let dir = attic.repositories.retired_dir(&repo("many"), at);
             std::fs::create_dir_all(dir).unwrap();
         }
