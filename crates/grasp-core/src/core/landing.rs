@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::facts::{Facts, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind};
 use crate::id::EventId;
-use crate::nip34::{PULL_REQUEST, RepoId};
+use crate::nip34::{PULL_REQUEST, PullRequest, RepoId};
 use crate::purgatory::Held;
 use crate::registry::Standing;
 
@@ -48,6 +48,7 @@ impl Core {
             landing.again = true;
             return;
         }
+        self.look_up_places(id, facts);
         let Some(held) = self.purgatory.get(id) else {
             return;
         };
@@ -72,6 +73,28 @@ impl Core {
             .map(|n| (n, Some(GitTask::Probe(Arc::from([landing.tip])))))
             .collect();
         self.do_landing(id, landing, tasks, facts);
+    }
+
+    /// Repositories may have come since the event did, and others have stood in for them.
+    fn look_up_places(&mut self, id: &EventId, facts: &dyn Facts) {
+        let held = self.purgatory.get(id);
+        let Some((event, until)) = held.map(|held| (Arc::clone(&held.event), held.until)) else {
+            return;
+        };
+        let Some(Needs::Tip { tip, repos }) = held.map(|held| &held.needs) else {
+            return;
+        };
+        let Some(pull_request) = PullRequest::read(&event) else {
+            return;
+        };
+        let places = self.places(pull_request, facts);
+        if !places.is_empty() && places != *repos {
+            let needs = Needs::Tip {
+                tip: *tip,
+                repos: places,
+            };
+            self.purgatory.insert(event, needs, until);
+        }
     }
 
     fn do_landing(

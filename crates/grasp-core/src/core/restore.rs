@@ -209,7 +209,9 @@ impl Core {
         for (id, tip) in tips {
             // It is being set to what it should be, perhaps.
             if self.landing.contains_key(&id) {
-                self.retry_later(Again::Check(repo.clone()));
+                if self.tip_of(&id, facts) != Tip::At(tip) {
+                    self.retry_later(Again::Check(repo.clone()));
+                }
                 continue;
             }
             self.tips_at.entry(id).or_default().insert(repo.clone());
