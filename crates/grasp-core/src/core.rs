@@ -14,6 +14,7 @@ mod pushing;
 mod restore;
 mod retry;
 mod settle;
+mod syncing;
 mod tips;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,6 +41,7 @@ use crate::limiter::{Limiter, Rate};
 use crate::nip34::{Identifier, RepoId};
 use crate::purgatory::{EarlyTips, Purgatory};
 use crate::registry::Registry;
+use crate::sync::{Sync, Timer};
 pub use crate::ticket::{Job, PushId, Ticket};
 
 /// Expired events are hidden from readers at once; the sweep only gives their space back.
@@ -59,6 +61,8 @@ pub enum Wake {
     Retry,
     /// A repository may have objects that nobody needs.
     Prune,
+    /// Something is due with another relay.
+    Sync(Timer),
 }
 
 /// Decides; does nothing.
@@ -116,6 +120,7 @@ pub struct Core {
     prunes: Prunes,
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
+    sync: Sync,
     now: Now,
 }
 
@@ -164,6 +169,7 @@ enum Sweep {
 impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
+        let sync = Sync::new(policy.limits.sync.clone());
         Self {
             registry: Registry::new(policy.rule),
             policy,
@@ -193,6 +199,7 @@ impl Core {
             lost: Lost::default(),
             hidden: FxHashSet::default(),
             prunes: Prunes::default(),
+            sync,
             now: Now::default(),
         }
     }
@@ -201,7 +208,7 @@ impl Core {
         self.now = now;
         self.schedule_first_sweep();
         match input {
-            Input::Restore(restore) => self.on_restore(restore),
+            Input::Restore(restore) => self.on_restore(restore, facts),
             Input::Restored => self.on_restored(facts),
             Input::Event {
                 ticket,
@@ -219,7 +226,9 @@ impl Core {
                 present,
             } => self.on_push(push, repo, &commands, &present, facts),
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
+            Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
         }
+        self.keep_in_step();
     }
 
     pub fn handle_timeout(&mut self, now: Now, facts: &dyn Facts) {
@@ -233,6 +242,8 @@ impl Core {
         self.expire(facts);
         self.retry(facts);
         self.prune(facts);
+        self.sync.handle_timeout(now);
+        self.keep_in_step();
     }
 
     #[must_use]
@@ -249,11 +260,13 @@ impl Core {
             Sweep::Running => None,
         };
         let retry = self.retries.next();
+        let sync = self.sync.poll_timeout();
         [
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
             retry.map(|at| (at, Wake::Retry)),
             self.prunes.next().map(|at| (at, Wake::Prune)),
+            sync.map(|(at, timer)| (at, Wake::Sync(timer))),
         ]
         .into_iter()
         .flatten()
@@ -277,6 +290,10 @@ impl Core {
 
     pub fn purgatory(&self) -> &Purgatory {
         &self.purgatory
+    }
+
+    pub fn sync(&self) -> &Sync {
+        &self.sync
     }
 
     fn on_event(&mut self, ticket: Ticket, event: Arc<Event>, origin: &Origin, facts: &dyn Facts) {
@@ -336,6 +353,7 @@ impl Core {
             Kind::DELETION | Kind::VANISH => self.on_deletion(event, facts),
             _ => self.give_up_older(event, facts),
         }
+        self.watch_root(event, facts);
         self.look_again_after(event, facts);
         self.look_at_named(event, facts);
     }

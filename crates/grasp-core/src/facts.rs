@@ -3,13 +3,17 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Address, Event, Kind};
 use crate::id::EventId;
 use crate::nip34::{Rank, RepoId};
 
 /// An event's place in the order of commits. A query that saw everything below `n` and a live
 /// stream that starts at `n` miss nothing and repeat nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Seq(pub u64);
 
 /// The store's word on one event.

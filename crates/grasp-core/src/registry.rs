@@ -3,6 +3,7 @@
 mod maintainers;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -58,6 +59,8 @@ pub struct Registry {
     applied_before: FxHashMap<RepoId, Rank>,
     /// Maintainer sets that were asked for since the last change: they are asked for often.
     walks: RefCell<FxHashMap<Identifier, Walks>>,
+    /// Announcements or standings that have changed since somebody looked.
+    changed: BTreeSet<RepoId>,
 }
 
 impl Registry {
@@ -76,7 +79,8 @@ impl Registry {
             Some(entry) if entry.announcement.listed == announcement.listed => {
                 // Nobody gains or loses a word by it.
                 self.by_event.remove(&entry.announcement.rank.id);
-                self.by_event.insert(announcement.rank.id, repo);
+                self.by_event.insert(announcement.rank.id, repo.clone());
+                self.changed.insert(repo);
                 entry.announcement = announcement;
                 entry.standing = standing;
                 return;
@@ -98,7 +102,13 @@ impl Registry {
             standing,
             applied,
         };
+        self.changed.insert(repo.clone());
         self.entries.insert(repo, entry);
+    }
+
+    /// Repositories whose announcement or standing has changed since this was asked last.
+    pub fn take_changed(&mut self) -> BTreeSet<RepoId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// The announcement is gone: deleted, vanished or forgotten. Its rank is kept in mind.
@@ -106,6 +116,7 @@ impl Registry {
         let Some(entry) = self.entries.remove(repo) else {
             return;
         };
+        self.changed.insert(repo.clone());
         self.walks.get_mut().remove(&repo.identifier);
         self.by_event.remove(&entry.announcement.rank.id);
         for key in &entry.announcement.listed {
@@ -143,6 +154,7 @@ impl Registry {
     pub fn set_standing(&mut self, repo: &RepoId, standing: Standing) {
         if let Some(entry) = self.entries.get_mut(repo) {
             entry.standing = standing;
+            self.changed.insert(repo.clone());
         }
     }
 

@@ -95,7 +95,7 @@ impl Checkers {
                 });
                 self.shown.extend(shown);
             }
-            Effect::Repaired { .. } => {}
+            Effect::Repaired { .. } | Effect::Remote { .. } | Effect::Noted(_) => {}
             Effect::Git { repo, task, .. } => {
                 self.outstanding += 1;
                 if let GitTask::Apply(targets) = task {

@@ -106,6 +106,7 @@ pub fn policy(limits: Limits) -> Policy {
         rule: MaintainerRule::Reciprocal,
         lists: Lists::default(),
         takes_unrelated: false,
+        bootstrap: Vec::new(),
         limits,
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::nip34::{PullRequest, Rank, Target, targets};
+use grasp_core::nip34::{self, PullRequest, Rank, Target, targets};
+use grasp_core::sync::{Dismissed, RelayMemory};
 use grasp_core::{
     Change, Event, EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, Timestamp,
 };
@@ -20,6 +21,7 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct Disk {
     stored: BTreeMap<EventId, Arc<Event>>,
+    seqs: BTreeMap<EventId, Seq>,
     /// The best that each slot has ever had: a loser never returns.
     slots: BTreeMap<Address, Rank>,
     deleted_ids: BTreeSet<(Pubkey, EventId)>,
@@ -29,6 +31,9 @@ pub struct Disk {
     pub applied: BTreeMap<RepoId, Rank>,
     /// Stored, and shown to no reader.
     hidden: BTreeSet<EventId>,
+    /// What is known of other relays, and events that need not be fetched again.
+    relays: BTreeMap<String, Arc<RelayMemory>>,
+    dismissed: BTreeMap<EventId, Dismissed>,
     next_seq: u64,
     /// Everything that was ever stored.
     pub once_stored: BTreeMap<EventId, Arc<Event>>,
@@ -66,6 +71,19 @@ impl Disk {
                 Change::Show(id) => {
                     self.hidden.remove(id);
                 }
+                Change::Relay(memory) => {
+                    let key = memory.url.key().to_owned();
+                    self.relays.insert(key, Arc::clone(memory));
+                }
+                Change::ForgetRelay(url) => {
+                    self.relays.remove(url.key());
+                }
+                Change::Dismiss(row) => {
+                    self.dismissed.insert(row.id, row.clone());
+                }
+                Change::Recall(id) => {
+                    self.dismissed.remove(id);
+                }
             }
         }
         outcomes
@@ -89,6 +107,7 @@ impl Disk {
         }
         let seq = Seq(self.next_seq);
         self.next_seq += 1;
+        self.seqs.insert(event.id, seq);
         StoreOutcome::Stored(seq)
     }
 
@@ -168,6 +187,12 @@ impl Disk {
     pub fn restore(&self) -> Vec<Restore> {
         let announced = self.stored.values();
         let announced = announced.filter(|event| event.kind == Kind::ANNOUNCEMENT);
+        let roots = self.stored.values();
+        let roots = roots.filter(|event| nip34::is_root(event.kind));
+        let roots = roots.map(|event| Restore::Root {
+            event: Arc::clone(event),
+            seq: self.seq(event),
+        });
         let applied = self.applied.iter().map(|(repo, rank)| Restore::Applied {
             repo: repo.clone(),
             rank: *rank,
@@ -181,12 +206,26 @@ impl Disk {
             until: row.until,
             remembered: row.remembered,
         });
+        let relays = self.relays.values().cloned().map(Restore::Relay);
+        let dismissed = self.dismissed.values().cloned().map(Restore::Dismissed);
         announced
-            .map(|event| Restore::Announcement(Arc::clone(event)))
+            .map(|event| Restore::Announcement {
+                event: Arc::clone(event),
+                seq: self.seq(event),
+            })
+            .chain(roots)
             .chain(applied)
             .chain(hidden)
             .chain(held)
+            .chain(relays)
+            .chain(dismissed)
             .collect()
+    }
+}
+
+impl Disk {
+    fn seq(&self, event: &Event) -> Seq {
+        self.seqs.get(&event.id).copied().unwrap_or_default()
     }
 }
 

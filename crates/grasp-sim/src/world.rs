@@ -525,6 +525,7 @@ impl<'t> World<'t> {
                 Effect::Repaired { repo, what } => {
                     self.note(format_args!("repaired {repo:?}: {what:?}"));
                 }
+                Effect::Remote { .. } | Effect::Noted(_) => {}
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {
                     self.note(format_args!("{push:?} ends: {result:?}"));

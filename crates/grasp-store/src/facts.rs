@@ -102,8 +102,8 @@ impl Store {
     pub fn kept(&self, mut visit: impl FnMut(Restore)) -> Result<(), StoreError> {
         let mut held = Vec::new();
         reading!(self, |kv| {
-            for event in of_kind(kv, Kind::ANNOUNCEMENT)? {
-                visit(Restore::Announcement(event));
+            for (event, seq) in of_kind(kv, Kind::ANNOUNCEMENT)? {
+                visit(Restore::Announcement { event, seq });
             }
             for row in kv.rows(Table::Applied, Bound::Unbounded)? {
                 let (key, value) = row?;
@@ -190,7 +190,7 @@ fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-fn of_kind(kv: &impl Read, kind: Kind) -> Result<Vec<Arc<Event>>, StoreError> {
+fn of_kind(kv: &impl Read, kind: Kind) -> Result<Vec<(Arc<Event>, Seq)>, StoreError> {
     let prefix = schema::kind_prefix(kind);
     let mut events = Vec::new();
     for row in kv.rows(Table::ByKind, Bound::Included(&prefix))? {
@@ -200,7 +200,7 @@ fn of_kind(kv: &impl Read, kind: Kind) -> Result<Vec<Arc<Event>>, StoreError> {
         }
         let seq = IndexValue::from_bytes(value)?.seq;
         if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
-            events.push(Arc::new(Record::decode(bytes)?.event()?));
+            events.push((Arc::new(Record::decode(bytes)?.event()?), seq));
         }
     }
     Ok(events)

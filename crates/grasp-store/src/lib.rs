@@ -157,6 +157,10 @@ impl Store {
                         Change::Applied { repo, rank } => batch.applied(repo, rank)?,
                         Change::Hide(id) => batch.hide(id)?,
                         Change::Show(id) => batch.show(id)?,
+                        Change::Relay(_)
+                        | Change::ForgetRelay(_)
+                        | Change::Dismiss(_)
+                        | Change::Recall(_) => {}
                     }
                 }
                 words.push(outcomes);

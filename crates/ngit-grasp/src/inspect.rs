@@ -67,11 +67,15 @@ impl Records {
         let (held_in_all, hidden) = (&mut records.held_in_all, &mut records.hidden);
         let us = config.service();
         records.store.kept(|restore| match restore {
-            Restore::Announcement(event) => {
+            Restore::Announcement { event, .. } => {
                 let read = grasp_core::nip34::Announcement::read(&event, &us);
                 served.extend(read.ok().filter(|read| read.lists_us).map(|read| read.repo));
             }
-            Restore::Applied { .. } | Restore::Repository(_) => {}
+            Restore::Applied { .. }
+            | Restore::Repository(_)
+            | Restore::Root { .. }
+            | Restore::Relay(_)
+            | Restore::Dismissed(_) => {}
             Restore::Hidden(_) => *hidden += 1,
             Restore::Held { event, .. } => {
                 *held_in_all += 1;

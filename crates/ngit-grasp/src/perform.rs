@@ -97,6 +97,7 @@ impl Performer {
             }
             Effect::Sweep { until } => self.writer.sweep(until),
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
+            Effect::Remote { .. } | Effect::Noted(_) => {}
         }
     }
 

@@ -200,6 +200,10 @@ fn tags_of(change: &Change) -> usize {
         | Change::Unhold(_)
         | Change::Applied { .. }
         | Change::Hide(_)
-        | Change::Show(_) => 1,
+        | Change::Show(_)
+        | Change::Relay(_)
+        | Change::ForgetRelay(_)
+        | Change::Dismiss(_)
+        | Change::Recall(_) => 1,
     }
 }

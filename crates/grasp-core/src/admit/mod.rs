@@ -8,7 +8,7 @@ mod state;
 mod verdict;
 
 pub use lists::{Lists, RepoPattern};
-pub use pull_request::places;
+pub use pull_request::{hosted_here, places};
 pub use verdict::{Cause, Needs, Refusal, Verdict};
 
 use crate::clock::Timestamp;
@@ -17,13 +17,17 @@ use crate::id::{EventId, Pubkey};
 use crate::limits::Limits;
 use crate::nip34::{self, PullRequest};
 use crate::registry::{MaintainerRule, Registry};
+use crate::relay_url::RelayUrl;
 use crate::service::Service;
+use crate::ticket::Delivery;
 
 /// Who hands us an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A websocket client and the keys it has proven to hold (NIP-42).
     Client { authenticated: Vec<Pubkey> },
+    /// Another relay, by sync.
+    Sync(Delivery),
     /// The operator's own file.
     Import,
 }
@@ -45,6 +49,8 @@ pub struct Policy {
     pub lists: Lists,
     /// Events that belong to no repository are taken too, as a general relay does.
     pub takes_unrelated: bool,
+    /// Relays that the operator names, whatever repositories say.
+    pub bootstrap: Vec<RelayUrl>,
     pub limits: Limits,
 }
 
@@ -127,7 +133,7 @@ fn protected(event: &Event, origin: &Origin) -> Option<Refusal> {
         Origin::Import => None,
         Origin::Client { authenticated } if authenticated.contains(&event.pubkey) => None,
         Origin::Client { authenticated } if authenticated.is_empty() => Some(Refusal::AuthRequired),
-        Origin::Client { .. } => Some(Refusal::NotTheAuthor),
+        Origin::Client { .. } | Origin::Sync(_) => Some(Refusal::NotTheAuthor),
     }
 }
 

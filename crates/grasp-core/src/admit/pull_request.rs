@@ -23,13 +23,21 @@ pub fn judge(event: &Event, registry: &Registry, known: &dyn Known) -> Verdict {
     })
 }
 
-/// The repositories here that a pull request is for: those that it or its root names, and in
-/// place of one that is elsewhere those that its owner maintains here.
+/// The repositories here that a pull request is for: those that it or its root names.
 pub fn places(pull_request: PullRequest, registry: &Registry, known: &dyn Known) -> Vec<RepoId> {
     let root = pull_request.root.and_then(|id| known.pull_request(&id));
     let named = pull_request.repos.into_iter();
+    hosted_here(
+        named.chain(root.into_iter().flat_map(|root| root.repos)),
+        registry,
+    )
+}
+
+/// The repositories that are here, and in place of one that is elsewhere those that its owner
+/// maintains here.
+pub fn hosted_here(named: impl Iterator<Item = RepoId>, registry: &Registry) -> Vec<RepoId> {
     let mut places = Vec::new();
-    for repo in named.chain(root.into_iter().flat_map(|root| root.repos)) {
+    for repo in named {
         let found = if registry.is_hosted(&repo) {
             vec![repo]
         } else {

@@ -11,7 +11,10 @@ use crate::id::EventId;
 use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 use crate::push::{Decision, PushRefusal};
-use crate::ticket::{Job, PushId, Ticket};
+use crate::relay_url::RelayUrl;
+use crate::sync::io::ToRelay;
+use crate::sync::{Dismissed, Note, RelayMemory};
+use crate::ticket::{ConnNo, Job, PushId, RelayNo, Ticket};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -41,6 +44,15 @@ pub enum Effect {
     },
     /// Disk and store did not agree, and now they do. For the log and the operator.
     Repaired { repo: RepoId, what: Repair },
+    /// Something is asked of another relay; [`FromRelay`](crate::sync::io::FromRelay) says what
+    /// comes back.
+    Remote {
+        relay: RelayNo,
+        conn: ConnNo,
+        ask: ToRelay,
+    },
+    /// Sync has something to tell. For the log and the operator.
+    Noted(Note),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +111,13 @@ pub enum Change {
     Hide(EventId),
     /// They are back.
     Show(EventId),
+    /// What is known of another relay.
+    Relay(Arc<RelayMemory>),
+    ForgetRelay(RelayUrl),
+    /// An event that need not be fetched again.
+    Dismiss(Dismissed),
+    /// It may be fetched again.
+    Recall(EventId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

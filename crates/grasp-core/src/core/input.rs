@@ -5,12 +5,14 @@ use std::sync::Arc;
 use crate::admit::Origin;
 use crate::clock::Timestamp;
 use crate::event::Event;
-use crate::facts::StoreOutcome;
+use crate::facts::{Seq, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind, Refs};
 use crate::id::EventId;
 use crate::nip34::{Rank, RepoId};
 use crate::push::Command;
-use crate::ticket::{Job, PushId, Ticket};
+use crate::sync::io::FromRelay;
+use crate::sync::{Dismissed, RelayMemory};
+use crate::ticket::{ConnNo, Job, PushId, RelayNo, Ticket};
 
 #[derive(Debug, Clone)]
 pub enum Input {
@@ -48,6 +50,12 @@ pub enum Input {
         commands: Vec<Command>,
         present: Refs,
     },
+    /// Another relay, or the line to it, says something.
+    Remote {
+        relay: RelayNo,
+        conn: ConnNo,
+        word: FromRelay,
+    },
     /// The objects of a push are in the repository, whole; or the reason why not.
     PushTaken {
         push: PushId,
@@ -59,7 +67,9 @@ pub enum Input {
 #[derive(Debug, Clone)]
 pub enum Restore {
     /// A stored announcement.
-    Announcement(Arc<Event>),
+    Announcement { event: Arc<Event>, seq: Seq },
+    /// A stored issue, patch, pull request or update of one, after all announcements.
+    Root { event: Arc<Event>, seq: Seq },
     /// The state that a repository has.
     Applied { repo: RepoId, rank: Rank },
     /// A stored event whose objects were gone.
@@ -72,6 +82,10 @@ pub enum Restore {
         until: Timestamp,
         remembered: bool,
     },
+    /// What was known of another relay.
+    Relay(Arc<RelayMemory>),
+    /// An event that need not be fetched again.
+    Dismissed(Dismissed),
 }
 
 /// It did not happen; the log says why.

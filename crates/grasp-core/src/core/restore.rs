@@ -22,17 +22,22 @@ use crate::registry::Standing;
 const AT_ONCE: usize = 4;
 
 impl Core {
-    pub(super) fn on_restore(&mut self, restore: Restore) {
+    pub(super) fn on_restore(&mut self, restore: Restore, facts: &dyn Facts) {
         match restore {
-            Restore::Announcement(event) => {
+            Restore::Announcement { event, seq } => {
                 if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
+                    let repo = announcement.repo.clone();
                     self.registry.announce(announcement, Standing::Served);
+                    self.restore_repository(repo, seq);
                 }
             }
             Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
             Restore::Repository(repo) => {
                 self.on_disk.insert(repo);
             }
+            Restore::Root { event, seq } => self.restore_root(&event, seq, facts),
+            Restore::Relay(memory) => self.sync.restore_relay(memory),
+            Restore::Dismissed(row) => self.sync.restore_dismissed(row),
             Restore::Hidden(id) => {
                 self.hidden.insert(id);
             }
@@ -77,6 +82,7 @@ impl Core {
         self.revive_awaited(facts);
         self.clear_away();
         self.check_all();
+        self.start_sync();
     }
 
     /// A state was taken, and the kill came before its repository was written down as revived.

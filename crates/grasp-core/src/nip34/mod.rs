@@ -20,6 +20,13 @@ pub const PATCH: Kind = Kind(1617);
 pub const PULL_REQUEST: Kind = Kind(1618);
 pub const PULL_REQUEST_UPDATE: Kind = Kind(1619);
 pub const ISSUE: Kind = Kind(1621);
+
+/// Kinds that others speak about: what names one of them belongs to its repository.
+pub const ROOTS: [Kind; 4] = [PATCH, PULL_REQUEST, PULL_REQUEST_UPDATE, ISSUE];
+
+pub fn is_root(kind: Kind) -> bool {
+    ROOTS.contains(&kind)
+}
 /// A user's list of GRASP servers.
 pub const GRASP_LIST: Kind = Kind(10317);
 

@@ -12,11 +12,15 @@ mod index;
 pub mod io;
 mod items;
 mod link;
+mod memory;
+mod note;
 pub mod paging;
 mod relays;
+pub mod status;
 mod targets;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use self::agenda::Agenda;
 pub use self::agenda::Timer;
@@ -27,9 +31,13 @@ pub use self::index::{RepoSyncIndex, RepoSyncNeeds, Stage};
 use self::io::{Asked, End, FromRelay, ToRelay};
 pub use self::items::{Items, RepoIx, RootIx};
 pub use self::link::{Link, Session, Why};
+pub use self::memory::{Dismissed, Fate, Record, RelayMemory};
+pub use self::note::{Note, Source};
 pub use self::relays::{Relay, RelaySyncIndex};
+pub use self::status::Status;
 pub use self::targets::Targets;
 use crate::clock::{Mono, Now};
+use crate::facts::Seq;
 use crate::limits::SyncLimits;
 use crate::relay_url::RelayUrl;
 use crate::ticket::{ConnNo, RelayNo};
@@ -39,34 +47,6 @@ use crate::ticket::{ConnNo, RelayNo};
 struct Peer {
     link: Link,
     health: RelayHealth,
-}
-
-/// What operators are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    Connected {
-        relay: RelayUrl,
-    },
-    /// It failed so many times in a row, and is tried again after so many seconds.
-    ConnectFailed {
-        relay: RelayUrl,
-        end: End,
-        attempt: u32,
-        retry_secs: u64,
-    },
-    Lost {
-        relay: RelayUrl,
-        end: End,
-    },
-    /// Nothing but failures for so many seconds.
-    Dead {
-        relay: RelayUrl,
-        failing_secs: u64,
-    },
-    /// No repository names it any more.
-    Left {
-        relay: RelayUrl,
-    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +85,9 @@ impl Sync {
 
     /// The past is complete: relays are dialled from now on.
     pub fn start(&mut self, bootstrap: &[RelayUrl], now: Now) {
+        if !self.limits.enabled {
+            return;
+        }
         for url in bootstrap {
             self.targets.bootstrap(url);
         }
@@ -113,8 +96,20 @@ impl Sync {
             .add(now.mono + self.limits.empty_check, Timer::Empty);
     }
 
+    /// What was stored before the start, in its place in the order of commits.
+    pub fn restore(&mut self, news: News, _seq: Seq) {
+        self.apply(news);
+    }
+
+    pub fn restore_relay(&mut self, _memory: Arc<RelayMemory>) {}
+
+    pub fn restore_dismissed(&mut self, _row: Dismissed) {}
+
     /// Something happened here itself.
     pub fn news(&mut self, news: News, now: Mono) {
+        if !self.limits.enabled {
+            return;
+        }
         self.gathered.add(news, now);
         self.remind_of_news();
     }
@@ -200,20 +195,36 @@ impl Sync {
 
     fn act_on_news(&mut self, now: Now) {
         for news in self.gathered.take() {
-            match news {
-                News::Announced {
-                    repo,
-                    relays,
-                    stage,
-                } => self.targets.announce(&repo, &relays, stage, &self.limits),
-                News::Gone(repo) => self.targets.forget(&repo),
-                News::Root { id, repos, at } => {
-                    self.targets.add_root(id, &repos, at, &self.limits);
-                }
-            }
+            self.apply(news);
         }
         for relay in self.targets.take_changed() {
             self.look_at(relay, now);
+        }
+    }
+
+    fn apply(&mut self, news: News) {
+        match news {
+            News::Announced {
+                repo,
+                relays,
+                stage,
+            } => self.targets.announce(&repo, &relays, stage, &self.limits),
+            News::Gone(repo) => self.targets.forget(&repo),
+            News::Root { id, repos, at } => {
+                self.targets.add_root(id, &repos, at, &self.limits);
+            }
+        }
+    }
+
+    /// How it stands, for the operator.
+    pub fn status(&self, _now: Now) -> Status {
+        Status {
+            enabled: self.limits.enabled,
+            repositories: self.targets.repos.len(),
+            roots: self.targets.repos.roots(),
+            relays_tracked: self.targets.relays.len(),
+            relays_connected: self.peers.values().filter(|peer| peer.link.is_up()).count(),
+            ..Status::default()
         }
     }
 

@@ -255,6 +255,7 @@ impl Scene {
                 self.reports.insert(push, result);
             }
             Effect::Repaired { what, .. } => self.repairs.push(what),
+            Effect::Remote { .. } | Effect::Noted(_) => {}
         }
         None
     }

@@ -42,7 +42,10 @@ fn kept(store: &Store) -> Vec<String> {
     let mut kept = Vec::new();
     let mut show = |restore| {
         kept.push(match restore {
-            Restore::Announcement(event) => format!("announced {}", event.created_at.0),
+            Restore::Announcement { event, .. } => format!("announced {}", event.created_at.0),
+            Restore::Root { event, .. } => format!("root {}", event.created_at.0),
+            Restore::Relay(memory) => format!("relay {}", memory.url),
+            Restore::Dismissed(row) => format!("dismissed {}", row.id),
             Restore::Applied { repo, rank } => {
                 format!("applied {} {}", repo.identifier, rank.created_at.0)
             }

@@ -107,6 +107,7 @@ impl Config {
                 no_authors: self.event_blacklist.clone(),
             },
             takes_unrelated: self.accept_unrelated_events,
+            bootstrap: Vec::new(),
             limits: self.limits(),
         }
     }
@@ -156,7 +157,10 @@ impl Config {
             ping_interval: self.ping_interval,
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
-            sync: SyncLimits::default(),
+            sync: SyncLimits {
+                enabled: false,
+                ..SyncLimits::default()
+            },
         }
     }
 
