@@ -169,7 +169,7 @@ enum Sweep {
 impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
-        let sync = Sync::new(policy.limits.sync.clone());
+        let sync = Sync::new(policy.limits.sync.clone(), seed);
         Self {
             registry: Registry::new(policy.rule),
             policy,
@@ -228,7 +228,7 @@ impl Core {
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
         }
-        self.keep_in_step();
+        self.keep_in_step(facts);
     }
 
     pub fn handle_timeout(&mut self, now: Now, facts: &dyn Facts) {
@@ -242,8 +242,8 @@ impl Core {
         self.expire(facts);
         self.retry(facts);
         self.prune(facts);
-        self.sync.handle_timeout(now);
-        self.keep_in_step();
+        self.on_sync_timeout(facts);
+        self.keep_in_step(facts);
     }
 
     #[must_use]
@@ -282,6 +282,7 @@ impl Core {
     pub fn wind_down(&mut self) {
         self.unchecked.clear();
         self.stop_pruning();
+        self.stop_sync();
     }
 
     pub fn registry(&self) -> &Registry {
@@ -302,6 +303,7 @@ impl Core {
             let rate = self.policy.limits.events_per_minute_per_key;
             return self.refuse(ticket, Refusal::KeyRate(rate));
         }
+        self.tell_sync_arrived(ticket, &event, origin);
         if self.is_held_already(ticket, &event.id, facts) {
             return;
         }
@@ -353,7 +355,7 @@ impl Core {
             Kind::DELETION | Kind::VANISH => self.on_deletion(event, facts),
             _ => self.give_up_older(event, facts),
         }
-        self.watch_root(event, facts);
+        self.tell_sync_stored(event, seq, facts);
         self.look_again_after(event, facts);
         self.look_at_named(event, facts);
     }
@@ -455,6 +457,7 @@ impl Core {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        self.tell_sync_answered(ticket, &answer);
         self.effects.push_back(Effect::Answer { ticket, answer });
     }
 

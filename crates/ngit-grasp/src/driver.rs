@@ -311,6 +311,7 @@ impl Driver {
             Message::Idle(asked) => self.asked_idle.push(asked),
             Message::Stop => {
                 self.core.wind_down();
+                self.perform();
                 self.stopping = true;
             }
         }

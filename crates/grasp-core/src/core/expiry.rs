@@ -1,6 +1,7 @@
 //! What has waited long enough. Deadlines are in unix seconds, because they outlive the process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
@@ -51,6 +52,8 @@ impl Core {
                 None => self.remember(id, &repo, facts),
             };
         }
+        let event = Arc::clone(&held.event);
+        self.tell_sync_expired(&event);
         self.give_up(id, &Refusal::Expired, facts);
     }
 

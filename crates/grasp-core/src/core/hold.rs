@@ -97,6 +97,7 @@ impl Core {
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
         }
+        self.tell_sync_accepted(&event);
         self.meet_early_tips(&event, facts);
         self.pursue(&id, facts);
         self.look_again_after(&event, facts);
@@ -408,7 +409,7 @@ impl Core {
 }
 
 /// Whose verdict an event may change by being here.
-fn caused_by(event: &Event) -> Vec<Cause> {
+pub(super) fn caused_by(event: &Event) -> Vec<Cause> {
     let mut causes = vec![Cause::Came(Target::Event(event.id))];
     if let Some(address) = event.address() {
         if let Some(repo) = RepoId::of_address(&address) {

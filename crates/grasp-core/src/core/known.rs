@@ -12,9 +12,9 @@ use crate::nip34::PullRequest;
 use crate::purgatory::Purgatory;
 
 pub struct Here<'a> {
-    facts: &'a dyn Facts,
-    in_flight: &'a FxHashMap<EventId, Kind>,
-    purgatory: &'a Purgatory,
+    pub(super) facts: &'a dyn Facts,
+    pub(super) in_flight: &'a FxHashMap<EventId, Kind>,
+    pub(super) purgatory: &'a Purgatory,
 }
 
 impl Core {

@@ -82,7 +82,7 @@ impl Core {
         self.revive_awaited(facts);
         self.clear_away();
         self.check_all();
-        self.start_sync();
+        self.start_sync(facts);
     }
 
     /// A state was taken, and the kill came before its repository was written down as revived.

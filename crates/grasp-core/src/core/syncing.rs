@@ -1,15 +1,27 @@
-//! Where sync meets the rest: it hears of repositories and roots, and what it asks for becomes
-//! effects.
+//! Where sync meets the rest: it hears of repositories, roots and verdicts, and what it asks for
+//! becomes effects.
 
-use super::{Core, Effect};
-use crate::admit;
-use crate::event::Event;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hold::{caused_by, causes};
+use super::known::Here;
+use super::{Answer, Change, Core, Effect, Errand};
+use crate::admit::{self, Cause, Needs, Origin, Refusal};
+use crate::clock::Timestamp;
+use crate::event::{Event, Kind};
 use crate::facts::{Facts, Seq};
+use crate::id::EventId;
 use crate::nip34::{self, PullRequest, RepoId, Target, targets};
 use crate::registry::Standing;
 use crate::sync::io::FromRelay;
-use crate::sync::{News, Stage, SyncEffect};
-use crate::ticket::{ConnNo, RelayNo};
+use crate::sync::{self, Fate, News, Outcome, Stage, SyncEffect};
+use crate::ticket::{ConnNo, RelayNo, Ticket};
+
+/// Events that waited for their git data in vain are left alone for so long.
+const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Things that an accepted event names and that may have come before it.
+const MAX_NAMED: usize = 64;
 
 impl Core {
     pub(super) fn on_remote(
@@ -17,27 +29,69 @@ impl Core {
         relay: RelayNo,
         conn: ConnNo,
         word: FromRelay,
-        _facts: &dyn Facts,
+        facts: &dyn Facts,
     ) {
-        self.sync.handle(relay, conn, word, self.now);
+        let here = Here {
+            facts,
+            in_flight: &self.in_flight,
+            purgatory: &self.purgatory,
+        };
+        self.sync.handle(relay, conn, word, self.now, &here);
+    }
+
+    pub(super) fn on_sync_timeout(&mut self, facts: &dyn Facts) {
+        let here = Here {
+            facts,
+            in_flight: &self.in_flight,
+            purgatory: &self.purgatory,
+        };
+        self.sync.handle_timeout(self.now, &here);
     }
 
     /// After every turn: sync hears what has changed, and its wishes become effects.
-    pub(super) fn keep_in_step(&mut self) {
+    pub(super) fn keep_in_step(&mut self, facts: &dyn Facts) {
         for repo in self.registry.take_changed() {
             let news = self.standing_of(repo);
             self.sync.news(news, self.now.mono);
         }
+        let here = Here {
+            facts,
+            in_flight: &self.in_flight,
+            purgatory: &self.purgatory,
+        };
+        self.sync.turn(self.now, &here);
+        self.drain_sync();
+    }
+
+    fn drain_sync(&mut self) {
+        let mut changes = Vec::new();
         while let Some(effect) = self.sync.poll_effect() {
-            self.effects.push_back(match effect {
-                SyncEffect::Ask { relay, asked } => Effect::Remote {
-                    relay,
-                    conn: asked.conn,
-                    ask: asked.what,
-                },
-                SyncEffect::Note(note) => Effect::Noted(note),
-            });
+            match effect {
+                SyncEffect::Ask { relay, conn, what } => {
+                    let ask = what;
+                    self.effects.push_back(Effect::Remote { relay, conn, ask });
+                }
+                SyncEffect::Note(note) => self.effects.push_back(Effect::Noted(note)),
+                SyncEffect::Remember(memory) => changes.push(Change::Relay(memory)),
+                SyncEffect::Forget(url) => changes.push(Change::ForgetRelay(url)),
+                SyncEffect::Dismiss(row) => changes.push(Change::Dismiss(row)),
+                SyncEffect::Recall(id) => changes.push(Change::Recall(id)),
+            }
         }
+        if !changes.is_empty() {
+            // If the disk refuses, it is written with the next change, or learned anew.
+            self.commit(changes, Errand::Done);
+        }
+    }
+
+    pub(super) fn start_sync(&mut self, facts: &dyn Facts) {
+        self.keep_in_step(facts);
+        self.sync.start(&self.policy.bootstrap, self.now);
+    }
+
+    pub(super) fn stop_sync(&mut self) {
+        self.sync.wind_down(self.now);
+        self.drain_sync();
     }
 
     fn standing_of(&self, repo: RepoId) -> News {
@@ -54,26 +108,67 @@ impl Core {
         }
     }
 
-    /// An issue, a patch or a pull request is stored: what is said about it is wanted.
-    pub(super) fn watch_root(&mut self, event: &Event, facts: &dyn Facts) {
-        if let Some(news) = self.root(event, facts) {
-            self.sync.news(news, self.now.mono);
-        }
-    }
-
     pub(super) fn restore_repository(&mut self, repo: RepoId, seq: Seq) {
         let news = self.standing_of(repo);
         self.sync.restore(news, seq);
     }
 
-    pub(super) fn start_sync(&mut self) {
-        self.keep_in_step();
-        self.sync.start(&self.policy.bootstrap, self.now);
-    }
-
     pub(super) fn restore_root(&mut self, event: &Event, seq: Seq, facts: &dyn Facts) {
         if let Some(news) = self.root(event, facts) {
             self.sync.restore(news, seq);
+        }
+    }
+
+    /// An event is stored: it may be a root, it may be about one, and others may have waited for
+    /// it.
+    pub(super) fn tell_sync_stored(&mut self, event: &Event, seq: Seq, facts: &dyn Facts) {
+        self.sync.stored(seq);
+        if let Some(news) = self.root(event, facts) {
+            self.sync.news(news, self.now.mono);
+        }
+        let about = targets(event).filter_map(|target| match target {
+            Target::Event(id) => Some(id),
+            Target::Address(_) => None,
+        });
+        self.sync.touch(about, event.created_at);
+        self.tell_sync_accepted(event);
+    }
+
+    /// An event is stored or held.
+    pub(super) fn tell_sync_accepted(&mut self, event: &Event) {
+        let mut marks: Vec<u64> = caused_by(event).iter().map(mark).collect();
+        let mut named = Vec::new();
+        for target in targets(event).take(MAX_NAMED) {
+            match target {
+                Target::Event(id) => named.push(id),
+                target @ Target::Address(_) => marks.push(mark(&Cause::Came(target))),
+            }
+        }
+        self.sync.accepted(&event.id, &marks, &named);
+    }
+
+    /// A held event has waited in vain: it need not be fetched every day.
+    pub(super) fn tell_sync_expired(&mut self, event: &Event) {
+        let until = self.now.unix.saturating_add(REST);
+        self.sync.dismiss(event, Fate::Rests(until, marks(event)));
+    }
+
+    pub(super) fn tell_sync_arrived(&mut self, ticket: Ticket, event: &Arc<Event>, from: &Origin) {
+        if let Origin::Sync(delivery) = from {
+            let event = Arc::clone(event);
+            self.sync.arrived(ticket, event, *delivery, self.now.unix);
+        }
+    }
+
+    pub(super) fn tell_sync_answered(&mut self, ticket: Ticket, answer: &Answer) {
+        let new = matches!(answer, Answer::Accepted | Answer::Held);
+        match self.sync.arrival(ticket) {
+            Some(event) => {
+                let outcome = outcome(event, answer);
+                self.sync.judged(ticket, outcome);
+            }
+            None if new => self.sync.count_direct(),
+            None => {}
         }
     }
 
@@ -97,4 +192,78 @@ impl Core {
             at: event.created_at,
         })
     }
+}
+
+impl sync::Here for Here<'_> {
+    fn has(&self, id: &EventId) -> bool {
+        let held = self.purgatory.get(id);
+        self.in_flight.contains_key(id)
+            || held.is_some_and(|held| !matches!(held.needs, Needs::Arrival(_)))
+            || self.facts.kind_of(id).is_some()
+    }
+
+    fn held_announcements(&self) -> Vec<(Timestamp, EventId)> {
+        let held = self.purgatory.iter().filter(|held| {
+            matches!(held.event.kind, Kind::ANNOUNCEMENT | Kind::STATE)
+                && !matches!(held.needs, Needs::Arrival(_))
+        });
+        let mut held: Vec<_> = held
+            .map(|held| (held.event.created_at, held.event.id))
+            .collect();
+        held.sort_unstable();
+        held
+    }
+
+    fn repository_of(&self, id: &EventId) -> Option<RepoId> {
+        let event = self.facts.event(id)?;
+        let own = event.address().and_then(|own| RepoId::of_address(&own));
+        own.or_else(|| {
+            targets(&event).find_map(|target| match target {
+                Target::Address(address) => RepoId::of_address(&address),
+                Target::Event(_) => None,
+            })
+        })
+    }
+}
+
+/// What an answer means to whoever fetched the event.
+fn outcome(event: &Event, answer: &Answer) -> Outcome {
+    let refusal = match answer {
+        Answer::Accepted | Answer::Held => return Outcome::New,
+        Answer::Duplicate => return Outcome::Known,
+        Answer::Refused(refusal) => refusal,
+    };
+    match refusal {
+        Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer => {
+            Outcome::Dismissed(Fate::Early(marks(event)))
+        }
+        Refusal::TooFarAhead(_)
+        | Refusal::AddressRate(_)
+        | Refusal::KeyRate(_)
+        | Refusal::TooManyHeld
+        | Refusal::PurgatoryFull
+        | Refusal::StoreFailed => Outcome::NotNow,
+        _ => Outcome::Dismissed(Fate::ForGood),
+    }
+}
+
+/// What may change the verdict on an event that came too early: something that it waits for, or
+/// something that names it.
+fn marks(event: &Event) -> Vec<u64> {
+    let address = event.address().map(|own| Cause::Came(Target::Address(own)));
+    causes(event).iter().chain(&address).map(mark).collect()
+}
+
+/// A cause as a number that is the same in every version of this program (FNV-1a).
+fn mark(cause: &Cause) -> u64 {
+    let text = match cause {
+        Cause::Announced(identifier) => format!("announced {identifier}"),
+        Cause::Came(Target::Event(id)) => format!("event {id}"),
+        Cause::Came(Target::Address(address)) => {
+            format!("address {}:{}:{}", address.kind, address.pubkey, address.d)
+        }
+    };
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -1,7 +1,7 @@
 //! What is due when. An entry is a reminder, no order: whoever is reminded looks whether it is
 //! still so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Mono;
 use crate::ticket::RelayNo;
@@ -12,17 +12,37 @@ pub enum Timer {
     Gathered,
     /// A relay is to be dialled, has not answered, or has fallen silent.
     Link(RelayNo),
+    /// A request was not answered, or a pause is over.
+    Work(RelayNo),
+    /// Everything is to be compared again.
+    Full(RelayNo),
+    /// What is not watched is to be compared.
+    Turn(RelayNo),
+    /// Events that could not be taken are to be asked for again.
+    Later,
     /// Relays are to be left that nobody names any more.
     Empty,
+    /// What is known is to be written down.
+    Save,
 }
 
+/// One reminder for each timer, the earliest: whoever is reminded too early asks again.
 #[derive(Debug, Default)]
 pub struct Agenda {
     due: BTreeSet<(Mono, Timer)>,
+    at: BTreeMap<Timer, Mono>,
 }
 
 impl Agenda {
     pub fn add(&mut self, at: Mono, timer: Timer) {
+        match self.at.get(&timer) {
+            Some(earlier) if *earlier <= at => return,
+            Some(later) => {
+                self.due.remove(&(*later, timer));
+            }
+            None => {}
+        }
+        self.at.insert(timer, at);
         self.due.insert((at, timer));
     }
 
@@ -32,6 +52,17 @@ impl Agenda {
 
     pub fn take(&mut self, now: Mono) -> Option<Timer> {
         self.next().filter(|(at, _)| *at <= now)?;
-        self.due.pop_first().map(|(_, timer)| timer)
+        let (_, timer) = self.due.pop_first()?;
+        self.at.remove(&timer);
+        Some(timer)
+    }
+
+    pub fn has(&self, timer: Timer) -> bool {
+        self.at.contains_key(&timer)
+    }
+
+    pub fn clear(&mut self) {
+        self.due.clear();
+        self.at.clear();
     }
 }

@@ -62,9 +62,9 @@ impl Capabilities {
         self.message_bytes = bytes.max(MIN_MESSAGE);
     }
 
-    /// A refusal teaches; `open` subscriptions were there. False when it says nothing about what
-    /// it allows.
+    /// A refusal teaches; `open` subscriptions were there. False when nothing new is learned.
     pub fn teach(&mut self, why: Complaint, open: u32) -> bool {
+        let before = (self.subscriptions, self.filters, self.message_bytes);
         match why {
             Complaint::TooManySubscriptions => {
                 self.subscriptions = self.subscriptions.min(open.saturating_sub(1)).max(1);
@@ -73,14 +73,30 @@ impl Capabilities {
             Complaint::TooLarge => {
                 self.message_bytes = (self.message_bytes / 2).max(MIN_MESSAGE);
             }
-            _ => return false,
+            _ => {}
         }
-        true
+        before != (self.subscriptions, self.filters, self.message_bytes)
+    }
+
+    /// What refusals taught is forgotten after a while: relays change.
+    pub fn forget_refusals(&mut self, limits: &SyncLimits) {
+        let fresh = Self::unknown(limits);
+        self.subscriptions = self.subscriptions.max(fresh.subscriptions);
+        self.filters = self.filters.max(fresh.filters);
+        self.message_bytes = self.message_bytes.max(fresh.message_bytes);
+        if self.reconciles == Reconciles::No {
+            self.reconciles = Reconciles::Unknown;
+        }
+    }
+
+    /// An answer to several filters had so many events: could one of them have been cut?
+    pub fn may_be_cut(&self, events: u32) -> bool {
+        events >= self.proven_page.max(1)
     }
 
     /// An answer to one filter had so many events. True if it may have been cut.
     pub fn prove(&mut self, events: u32) -> bool {
-        let may_be_cut = events >= self.proven_page.max(1);
+        let may_be_cut = self.may_be_cut(events);
         self.proven_page = self.proven_page.max(events);
         may_be_cut
     }

@@ -144,6 +144,34 @@ impl Downloads {
         ended
     }
 
+    /// A relay would not say, for now: others that have it come first, then it is asked again.
+    pub fn put_off(&mut self, relay: RelayNo, ids: impl IntoIterator<Item = EventId>) {
+        for id in ids {
+            let Some(want) = self.wants.get_mut(&id) else {
+                continue;
+            };
+            if want.asked == Some(relay) {
+                want.asked = None;
+                want.candidates.push_back(relay);
+                if let Some(next) = want.candidates.front() {
+                    self.queued.entry(*next).or_default().push_back(id);
+                }
+            }
+        }
+    }
+
+    /// The batches that wait for it.
+    pub fn waiting(&self, id: &EventId) -> impl Iterator<Item = BatchNo> {
+        let want = self.wants.get(id);
+        want.into_iter()
+            .flat_map(|want| want.waiting.iter().copied())
+    }
+
+    /// Relays that there is something to ask of.
+    pub fn relays(&self) -> Vec<RelayNo> {
+        self.queued.keys().copied().collect()
+    }
+
     /// The line to a relay is gone: whatever was to come over it comes from others, or not at all.
     #[must_use]
     pub fn lost(&mut self, relay: RelayNo) -> Vec<BatchNo> {

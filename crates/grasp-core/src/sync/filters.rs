@@ -42,6 +42,24 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    pub fn is_of_repositories(&self) -> bool {
+        self.layer == Layer::Repositories
+    }
+
+    /// Two halves; none when there is nothing to split.
+    pub fn halves(&self) -> Option<[Chunk; 2]> {
+        let half = self.members.len() / 2;
+        let part = |members| Chunk {
+            layer: self.layer,
+            members,
+        };
+        (half > 0).then(|| {
+            let some = self.members.iter().take(half as usize).collect();
+            let rest = &self.members - &some;
+            [part(some), part(rest)]
+        })
+    }
+
     pub fn items(&self) -> Items {
         let mut items = Items::default();
         match self.layer {

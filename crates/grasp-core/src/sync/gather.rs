@@ -58,6 +58,10 @@ impl Gathered {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.news.is_empty()
+    }
+
     pub fn take(&mut self) -> Vec<News> {
         self.first = None;
         std::mem::take(&mut self.news)

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::filter::Filter;
 use crate::id::EventId;
 use crate::relay_url::RelayUrl;
-use crate::ticket::{ConnNo, SubNo};
+use crate::ticket::SubNo;
 
 /// Asked of a connection to another relay. What is asked of one that is down is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,9 @@ pub enum FromRelay {
     Reconciled {
         sub: SubNo,
         from: Timestamp,
-        /// Events that we have and it has not, the first few by name.
+        /// Our own events in it.
+        compared: u32,
+        /// Of these, how many it has not; the first few by name.
         lacks: u32,
         some: Vec<EventId>,
     },
@@ -243,13 +245,6 @@ const WORDS: &[(Complaint, &[&str])] = &[
         ],
     ),
 ];
-
-/// One asks of one connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    pub conn: ConnNo,
-    pub what: ToRelay,
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! The connection to one relay, from the first attempt to the last. Every state but the last has
 //! a deadline.
 
-use crate::clock::{Mono, Timestamp};
+use super::session::Session;
+use crate::clock::Mono;
 use crate::ticket::ConnNo;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Link {
     Down {
         /// Not before; none when nothing is wanted of it.
@@ -15,7 +16,7 @@ pub enum Link {
         conn: ConnNo,
         deadline: Mono,
     },
-    Up(Session),
+    Up(Box<Session>),
 }
 
 /// Why a relay is not connected.
@@ -26,23 +27,27 @@ pub enum Why {
     Failing,
     /// There are enough connections.
     NoRoom,
-    /// No repository names it any more.
-    Empty,
+    /// We are about to stop.
+    Stopping,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
-    pub conn: ConnNo,
-    pub since: Timestamp,
-    /// The last word of it.
-    pub heard: Mono,
+impl Why {
+    pub fn label(self) -> &'static str {
+        match self {
+            Why::New => "not dialled yet",
+            Why::Failing => "the last attempt failed",
+            Why::NoRoom => "there are enough connections",
+            Why::Stopping => "the server stops",
+        }
+    }
 }
 
 impl Link {
     pub fn conn(&self) -> Option<ConnNo> {
         match self {
             Link::Down { .. } => None,
-            Link::Connecting { conn, .. } | Link::Up(Session { conn, .. }) => Some(*conn),
+            Link::Connecting { conn, .. } => Some(*conn),
+            Link::Up(session) => Some(session.conn),
         }
     }
 

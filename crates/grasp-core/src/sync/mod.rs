@@ -3,56 +3,94 @@
 //! them.
 
 mod agenda;
+mod arrivals;
+mod audit;
+mod batch;
 mod capabilities;
 pub mod downloads;
 pub mod filters;
 mod gather;
 mod health;
+mod hear;
 mod index;
 pub mod io;
 mod items;
+mod lines;
 mod link;
+mod memo;
 mod memory;
 mod note;
 pub mod paging;
+mod peer;
 mod relays;
+mod remember;
+mod session;
 pub mod status;
 mod targets;
+mod watch;
+mod work;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use self::agenda::Agenda;
 pub use self::agenda::Timer;
+pub use self::arrivals::Outcome;
+use self::arrivals::{Arrival, Later};
+use self::batch::{Batch, Via};
 pub use self::capabilities::{Capabilities, Reconciles};
+use self::downloads::{BatchNo, Downloads};
 pub use self::gather::{Gathered, News};
 pub use self::health::{Health, RelayHealth};
 pub use self::index::{RepoSyncIndex, RepoSyncNeeds, Stage};
-use self::io::{Asked, End, FromRelay, ToRelay};
+use self::io::{FromRelay, ToRelay};
 pub use self::items::{Items, RepoIx, RootIx};
-pub use self::link::{Link, Session, Why};
+pub use self::link::{Link, Why};
+use self::memo::Memo;
 pub use self::memory::{Dismissed, Fate, Record, RelayMemory};
 pub use self::note::{Note, Source};
+use self::peer::Peer;
 pub use self::relays::{Relay, RelaySyncIndex};
+use self::remember::Restored;
+pub use self::session::{Purpose, Session, Sub};
+use self::status::BySource;
 pub use self::status::Status;
 pub use self::targets::Targets;
-use crate::clock::{Mono, Now};
+use crate::clock::{Mono, Now, Timestamp};
 use crate::facts::Seq;
+use crate::id::EventId;
 use crate::limits::SyncLimits;
+use crate::nip34::RepoId;
 use crate::relay_url::RelayUrl;
-use crate::ticket::{ConnNo, RelayNo};
+use crate::ticket::{ConnNo, RelayNo, Ticket};
 
-/// One relay's line, and how it has fared so far.
-#[derive(Debug)]
-struct Peer {
-    link: Link,
-    health: RelayHealth,
+/// What is here, as far as sync must ask.
+pub trait Here {
+    /// Stored, on its way into the store, or held.
+    fn has(&self, id: &EventId) -> bool;
+
+    /// Announcements and states that are held.
+    fn held_announcements(&self) -> Vec<(Timestamp, EventId)>;
+
+    /// A repository that a stored event names.
+    fn repository_of(&self, id: &EventId) -> Option<RepoId>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncEffect {
-    Ask { relay: RelayNo, asked: Asked },
+    Ask {
+        relay: RelayNo,
+        conn: ConnNo,
+        what: ToRelay,
+    },
     Note(Note),
+    /// To be written down.
+    Remember(Arc<RelayMemory>),
+    Forget(RelayUrl),
+    Dismiss(Dismissed),
+    Recall(EventId),
 }
 
 /// The part of the core that keeps us in step with other relays. Called like the core itself:
@@ -60,25 +98,64 @@ pub enum SyncEffect {
 #[derive(Debug)]
 pub struct Sync {
     limits: SyncLimits,
+    rng: fastrand::Rng,
     targets: Targets,
     gathered: Gathered,
     peers: BTreeMap<RelayNo, Peer>,
     agenda: Agenda,
     connected: usize,
     next_conn: u64,
+    /// Whose each batch is, and why it is fetched.
+    batches: FxHashMap<BatchNo, (RelayNo, Via)>,
+    next_batch: u64,
+    downloads: Downloads,
+    /// Items whose history has come from some relay.
+    known: Items,
+    /// Items whose history is on its way for the first time: other relays wait for it.
+    leading: Items,
+    waiting: BTreeSet<RelayNo>,
+    /// Relays that there may be something to begin with.
+    again: BTreeSet<RelayNo>,
+    /// Events of other relays that are not judged yet.
+    arrivals: FxHashMap<Ticket, Arrival>,
+    judged: VecDeque<(Arrival, Outcome)>,
+    later: Later,
+    memo: Memo,
+    /// The newest commit.
+    latest: Option<Seq>,
+    restored: Restored,
+    totals: BySource,
+    stopping: bool,
     effects: VecDeque<SyncEffect>,
 }
 
 impl Sync {
-    pub fn new(limits: SyncLimits) -> Self {
+    pub fn new(limits: SyncLimits, seed: u64) -> Self {
         Self {
+            downloads: Downloads::new(limits.wants),
+            memo: Memo::new(limits.remembered),
             limits,
+            rng: fastrand::Rng::with_seed(seed),
             targets: Targets::default(),
             gathered: Gathered::default(),
             peers: BTreeMap::new(),
             agenda: Agenda::default(),
             connected: 0,
             next_conn: 0,
+            batches: FxHashMap::default(),
+            // The first number is nobody's: see `NOBODY`.
+            next_batch: 1,
+            known: Items::default(),
+            leading: Items::default(),
+            waiting: BTreeSet::new(),
+            again: BTreeSet::new(),
+            arrivals: FxHashMap::default(),
+            judged: VecDeque::new(),
+            later: Later::default(),
+            latest: None,
+            restored: Restored::default(),
+            totals: BySource::default(),
+            stopping: false,
             effects: VecDeque::new(),
         }
     }
@@ -91,64 +168,84 @@ impl Sync {
         for url in bootstrap {
             self.targets.bootstrap(url);
         }
-        self.act_on_news(now);
+        for news in self.gathered.take() {
+            self.apply(news);
+        }
+        self.targets.take_changed();
+        self.recollect(now);
         self.agenda
             .add(now.mono + self.limits.empty_check, Timer::Empty);
     }
 
-    /// What was stored before the start, in its place in the order of commits.
-    pub fn restore(&mut self, news: News, _seq: Seq) {
-        self.apply(news);
-    }
-
-    pub fn restore_relay(&mut self, _memory: Arc<RelayMemory>) {}
-
-    pub fn restore_dismissed(&mut self, _row: Dismissed) {}
-
     /// Something happened here itself.
     pub fn news(&mut self, news: News, now: Mono) {
-        if !self.limits.enabled {
-            return;
+        if self.is_on() {
+            self.gathered.add(news, now);
+            self.remind_of_news();
         }
-        self.gathered.add(news, now);
-        self.remind_of_news();
     }
 
-    pub fn handle(&mut self, relay: RelayNo, conn: ConnNo, word: FromRelay, now: Now) {
+    pub fn handle(
+        &mut self,
+        relay: RelayNo,
+        conn: ConnNo,
+        word: FromRelay,
+        now: Now,
+        here: &dyn Here,
+    ) {
         let peer = self.peers.get_mut(&relay);
         // What an earlier connection still says is of no interest.
         let Some(peer) = peer.filter(|peer| peer.link.conn() == Some(conn)) else {
             return;
         };
-        if let Link::Up(session) = &mut peer.link {
+        if let Some(session) = peer.session_mut()
+            && !matches!(word, FromRelay::Down(_))
+        {
             session.heard = now.mono;
+            session.heard_unix = now.unix;
         }
         match word {
             FromRelay::Up => self.on_up(relay, conn, now),
             FromRelay::Down(end) => self.on_down(relay, end, now),
-            _ => {}
+            word => self.on_word(relay, word, now, here),
         }
+        self.turn(now, here);
     }
 
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Now, here: &dyn Here) {
         while let Some(timer) = self.agenda.take(now.mono) {
             match timer {
-                Timer::Gathered => {
-                    let due = self.gathered.due(self.is_fetching(), &self.limits);
-                    if due.is_some_and(|due| due <= now.mono) {
-                        self.act_on_news(now);
-                    } else {
-                        self.remind_of_news();
-                    }
-                }
+                Timer::Gathered => self.look_at_news(now),
                 Timer::Link(relay) => self.look_at(relay, now),
+                Timer::Work(relay) => self.look_at_work(relay, now),
+                Timer::Full(relay) => self.compare_all(relay, now),
+                Timer::Turn(relay) => self.take_turn(relay, now),
+                Timer::Later => self.ask_later(now, here),
                 Timer::Empty => {
                     self.leave_empty();
                     self.agenda
                         .add(now.mono + self.limits.empty_check, Timer::Empty);
                 }
+                Timer::Save => self.save(now),
             }
         }
+        self.turn(now, here);
+    }
+
+    /// After everything that happens: events that were judged, and relays that there is something
+    /// to begin with.
+    pub fn turn(&mut self, now: Now, here: &dyn Here) {
+        if !self.is_on() {
+            return;
+        }
+        while let Some((arrival, outcome)) = self.judged.pop_front() {
+            self.on_judged(&arrival, outcome, now);
+        }
+        while let Some(relay) = self.again.pop_first() {
+            self.work(relay, now, here);
+        }
+        self.remind_of_news();
+        self.remind_to_save(now);
     }
 
     pub fn poll_effect(&mut self) -> Option<SyncEffect> {
@@ -159,37 +256,58 @@ impl Sync {
         self.agenda.next()
     }
 
+    /// Hangs up everywhere and writes down what is known; nothing is begun any more.
+    pub fn wind_down(&mut self, now: Now) {
+        if !self.is_on() {
+            return;
+        }
+        for peer in self.peers.values_mut() {
+            peer.dirty = true;
+        }
+        self.save(now);
+        self.stopping = true;
+        self.agenda.clear();
+        let lines = self.peers.iter();
+        let lines = lines.filter_map(|(relay, peer)| Some((*relay, peer.link.conn()?)));
+        let lines: Vec<_> = lines.collect();
+        for (relay, conn) in lines {
+            self.ask(relay, conn, ToRelay::HangUp);
+        }
+    }
+
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    pub fn link(&self, relay: RelayNo) -> Option<Link> {
-        self.peers.get(&relay).map(|peer| peer.link)
+    pub fn link(&self, relay: RelayNo) -> Option<&Link> {
+        self.peers.get(&relay).map(|peer| &peer.link)
     }
 
     pub fn health(&self, relay: RelayNo) -> Option<RelayHealth> {
         self.peers.get(&relay).map(|peer| peer.health)
     }
 
-    /// Sums that are kept up, against sums made anew.
-    pub fn audit(&self) -> Result<(), String> {
-        let connected = self.peers.values().filter(|peer| peer.link.is_up()).count();
-        let trying = |peer: &&Peer| matches!(peer.link, Link::Connecting { .. });
-        let connecting = self.peers.values().filter(trying).count();
-        if connected + connecting != self.connected {
-            return Err("connections are miscounted".to_owned());
-        }
-        self.targets.audit()
+    fn is_on(&self) -> bool {
+        self.limits.enabled && !self.stopping
     }
 
     /// History is on its way, and may bring more news.
     fn is_fetching(&self) -> bool {
-        false
+        !self.batches.is_empty()
     }
 
     fn remind_of_news(&mut self) {
         if let Some(due) = self.gathered.due(self.is_fetching(), &self.limits) {
             self.agenda.add(due, Timer::Gathered);
+        }
+    }
+
+    fn look_at_news(&mut self, now: Now) {
+        let due = self.gathered.due(self.is_fetching(), &self.limits);
+        if due.is_some_and(|due| due <= now.mono) {
+            self.act_on_news(now);
+        } else {
+            self.remind_of_news();
         }
     }
 
@@ -199,6 +317,7 @@ impl Sync {
         }
         for relay in self.targets.take_changed() {
             self.look_at(relay, now);
+            self.again.insert(relay);
         }
     }
 
@@ -208,166 +327,54 @@ impl Sync {
                 repo,
                 relays,
                 stage,
-            } => self.targets.announce(&repo, &relays, stage, &self.limits),
-            News::Gone(repo) => self.targets.forget(&repo),
+            } => {
+                let before = self.targets.over_limit;
+                self.targets.announce(&repo, &relays, stage, &self.limits);
+                if before == 0 && self.targets.over_limit > 0 {
+                    self.effects
+                        .push_back(SyncEffect::Note(Note::TooManyRelays));
+                }
+            }
+            News::Gone(repo) => {
+                let ix = self.targets.repos.find(&repo);
+                self.targets.forget(&repo);
+                if let Some(ix) = ix {
+                    self.forget_repo(ix);
+                }
+            }
             News::Root { id, repos, at } => {
-                self.targets.add_root(id, &repos, at, &self.limits);
-            }
-        }
-    }
-
-    /// How it stands, for the operator.
-    pub fn status(&self, _now: Now) -> Status {
-        Status {
-            enabled: self.limits.enabled,
-            repositories: self.targets.repos.len(),
-            roots: self.targets.repos.roots(),
-            relays_tracked: self.targets.relays.len(),
-            relays_connected: self.peers.values().filter(|peer| peer.link.is_up()).count(),
-            ..Status::default()
-        }
-    }
-
-    /// Dials if it is time to, hangs up on one that has been silent for too long, and is reminded
-    /// to look again otherwise.
-    fn look_at(&mut self, relay: RelayNo, now: Now) {
-        let Some(known) = self.targets.relays.get(relay) else {
-            return;
-        };
-        let empty = known.is_empty();
-        let peer = self.peers.entry(relay).or_insert(Peer {
-            link: Link::Down {
-                retry: None,
-                why: Why::New,
-            },
-            health: RelayHealth::default(),
-        });
-        match peer.link {
-            Link::Down { .. } if empty => {}
-            Link::Down {
-                retry: Some(at), ..
-            } if at > now.mono => self.agenda.add(at, Timer::Link(relay)),
-            Link::Down { .. } => self.dial(relay, now),
-            Link::Connecting { deadline, .. } if deadline > now.mono => {
-                self.agenda.add(deadline, Timer::Link(relay));
-            }
-            Link::Connecting { conn, .. } => {
-                self.ask(relay, conn, ToRelay::HangUp);
-                self.on_down(relay, End::TimedOut, now);
-            }
-            Link::Up(session) => {
-                let silent_at = session.heard + self.limits.silence;
-                if silent_at > now.mono {
-                    self.agenda.add(silent_at, Timer::Link(relay));
-                } else {
-                    self.ask(relay, session.conn, ToRelay::HangUp);
-                    self.on_down(relay, End::Silent, now);
+                let full = self.targets.repos.roots() >= self.limits.roots;
+                let added = self.targets.add_root(id, &repos, at, &self.limits);
+                if full && added.is_none() {
+                    self.effects.push_back(SyncEffect::Note(Note::TooManyRoots));
                 }
             }
         }
     }
 
-    fn dial(&mut self, relay: RelayNo, now: Now) {
-        let Some(known) = self.targets.relays.get(relay) else {
-            return;
-        };
-        let (url, trusted) = (known.url.clone(), known.bootstrap);
-        let Some(peer) = self.peers.get_mut(&relay) else {
-            return;
-        };
-        // Those that the operator names have their place whatever else there is.
-        if self.connected >= self.limits.connections && !trusted {
-            let at = now.mono + self.limits.backoff.max;
-            peer.link = Link::Down {
-                retry: Some(at),
-                why: Why::NoRoom,
-            };
-            return self.agenda.add(at, Timer::Link(relay));
-        }
-        let conn = ConnNo(self.next_conn);
-        self.next_conn += 1;
-        self.connected += 1;
-        let deadline = now.mono + self.limits.connect_timeout;
-        peer.link = Link::Connecting { conn, deadline };
-        self.agenda.add(deadline, Timer::Link(relay));
-        self.ask(relay, conn, ToRelay::Dial { url, trusted });
-    }
-
-    fn on_up(&mut self, relay: RelayNo, conn: ConnNo, now: Now) {
-        let Some(peer) = self.peers.get_mut(&relay) else {
-            return;
-        };
-        if !matches!(peer.link, Link::Connecting { .. }) {
-            return;
-        }
-        peer.health.success(now.unix);
-        peer.link = Link::Up(Session {
-            conn,
-            since: now.unix,
-            heard: now.mono,
-        });
-        self.agenda
-            .add(now.mono + self.limits.silence, Timer::Link(relay));
-        self.tell(relay, |relay| Note::Connected { relay });
-    }
-
-    fn on_down(&mut self, relay: RelayNo, end: End, now: Now) {
-        let Some(peer) = self.peers.get_mut(&relay) else {
-            return;
-        };
-        let was_up = match peer.link {
-            Link::Down { .. } => return,
-            Link::Connecting { .. } => false,
-            Link::Up(_) => true,
-        };
-        self.connected -= 1;
-        let was_dead = peer.health.health == Health::Dead;
-        let wait = peer.health.failure(now.unix, &self.limits);
-        let health = peer.health;
-        let at = now.mono + wait;
-        peer.link = Link::Down {
-            retry: Some(at),
-            why: Why::Failing,
-        };
-        self.agenda.add(at, Timer::Link(relay));
-        if was_up {
-            return self.tell(relay, |relay| Note::Lost { relay, end });
-        }
-        if health.health == Health::Dead && !was_dead {
-            let since = health.failing_since.unwrap_or(now.unix);
-            let failing_secs = now.unix.0.saturating_sub(since.0);
-            self.tell(relay, |relay| Note::Dead {
-                relay,
-                failing_secs,
-            });
-        }
-        let (attempt, retry_secs) = (health.failures, wait.as_secs());
-        self.tell(relay, |relay| Note::ConnectFailed {
-            relay,
-            end,
-            attempt,
-            retry_secs,
-        });
-    }
-
-    fn leave_empty(&mut self) {
-        let relays = self.targets.relays.iter();
-        let empty = relays.filter(|(_, relay)| relay.is_empty());
-        let empty: Vec<RelayNo> = empty.map(|(no, _)| no).collect();
-        for relay in empty {
-            let peer = self.peers.remove(&relay);
-            if let Some(conn) = peer.and_then(|peer| peer.link.conn()) {
-                self.connected -= 1;
-                self.ask(relay, conn, ToRelay::HangUp);
+    /// Its number may soon be another's.
+    fn forget_repo(&mut self, ix: RepoIx) {
+        self.known.repos.remove(ix.0);
+        self.leading.repos.remove(ix.0);
+        for peer in self.peers.values_mut() {
+            peer.doubts.forget_repo(ix.0);
+            if let Some(session) = peer.session_mut() {
+                session.forget_repo(ix.0);
             }
-            self.tell(relay, |relay| Note::Left { relay });
-            self.targets.relays.leave(relay);
         }
+    }
+
+    fn session_mut(&mut self, relay: RelayNo) -> Option<&mut Session> {
+        self.peers.get_mut(&relay)?.session_mut()
+    }
+
+    fn batch_mut(&mut self, relay: RelayNo, no: BatchNo) -> Option<&mut Batch> {
+        self.peers.get_mut(&relay)?.batch_mut(no)
     }
 
     fn ask(&mut self, relay: RelayNo, conn: ConnNo, what: ToRelay) {
-        let asked = Asked { conn, what };
-        self.effects.push_back(SyncEffect::Ask { relay, asked });
+        self.effects
+            .push_back(SyncEffect::Ask { relay, conn, what });
     }
 
     fn tell(&mut self, relay: RelayNo, note: impl FnOnce(RelayUrl) -> Note) {

@@ -77,8 +77,6 @@ pub enum Note {
         source: Source,
         gap: bool,
     },
-    /// A new event came from a user.
-    Direct,
     /// It lacks so many events of ours.
     Lacks {
         relay: RelayUrl,

@@ -161,10 +161,19 @@ impl Relay {
         self.confirmed.add(&items);
     }
 
-    /// Everything is to be compared again.
-    pub fn doubt(&mut self) {
-        let confirmed = std::mem::take(&mut self.confirmed);
-        self.missing.add(&confirmed);
+    /// These are to be looked at again. Those of them that were confirmed.
+    pub fn doubt(&mut self, items: &Items) -> Items {
+        let mut items = items.clone();
+        items.keep(&self.confirmed);
+        self.confirmed.remove(&items);
+        self.missing.add(&items);
+        items
+    }
+
+    /// Their history was here when we stopped.
+    pub fn restore(&mut self, items: &Items) {
+        self.begin(items);
+        self.confirm(items);
     }
 
     /// What the sums should be, made anew.

@@ -2,10 +2,16 @@
 
 use serde::Serialize;
 
-use super::capabilities::Capabilities;
-use super::health::RelayHealth;
+use super::Sync;
+use super::capabilities::{Capabilities, Reconciles};
+use super::health::{Health, RelayHealth};
+use super::link::Link;
 use super::memory::Record;
-use crate::clock::Timestamp;
+use super::note::Source;
+use super::peer::Peer;
+use super::relays::Relay;
+use crate::clock::{Mono, Now, Timestamp};
+use crate::ticket::RelayNo;
 
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Status {
@@ -87,4 +93,117 @@ pub struct Next {
     pub what: &'static str,
     pub at: Option<Timestamp>,
     pub why: &'static str,
+}
+
+impl BySource {
+    pub fn add(&mut self, source: Source) {
+        let count = match source {
+            Source::Direct => &mut self.direct,
+            Source::Live => &mut self.live,
+            Source::CatchUp => &mut self.catchup,
+            Source::Daily => &mut self.daily,
+        };
+        *count += 1;
+    }
+}
+
+impl Sync {
+    /// How it stands.
+    pub fn status(&self, now: Now) -> Status {
+        let relays = self.targets.relays.iter();
+        let relays: Vec<RelayStatus> = relays
+            .filter_map(|(no, relay)| self.relay_status(no, relay, now))
+            .collect();
+        let dead = |relay: &&RelayStatus| relay.health.health == Health::Dead;
+        Status {
+            enabled: self.limits.enabled,
+            repositories: self.targets.repos.len(),
+            roots: self.targets.repos.roots(),
+            relays_tracked: self.targets.relays.len(),
+            relays_connected: self.peers.values().filter(|peer| peer.link.is_up()).count(),
+            relays_dead: relays.iter().filter(dead).count(),
+            relays_over_limit: self.targets.over_limit,
+            pending: self.batches.len(),
+            wanted: self.downloads.len(),
+            dismissed: self.memo.len() - self.memo.early(),
+            early: self.memo.early(),
+            events: self.totals,
+            relays,
+        }
+    }
+
+    fn relay_status(&self, no: RelayNo, relay: &Relay, now: Now) -> Option<RelayStatus> {
+        let peer = self.peers.get(&no)?;
+        let session = peer.session();
+        let watched = session.map(|session| {
+            let mut watched = session.live.clone();
+            watched.keep(&relay.target);
+            watched.len()
+        });
+        let live = watched.unwrap_or_default();
+        let memory = peer.memory(&relay.url, self.oldest_arrival(no), now, &self.limits);
+        let record = memory.record;
+        let compares = peer.capabilities.reconciles == Reconciles::Yes;
+        let here = relay.confirmed.len();
+        Some(RelayStatus {
+            url: relay.url.to_string(),
+            bootstrap: relay.bootstrap,
+            state: match &peer.link {
+                Link::Down { .. } => State::Disconnected,
+                Link::Connecting { .. } => State::Connecting,
+                Link::Up(_) if self.is_in_step(no) => State::Connected,
+                Link::Up(_) => State::Syncing,
+            },
+            why: match &peer.link {
+                Link::Down { why, .. } => Some(why.label()),
+                Link::Connecting { .. } | Link::Up(_) => None,
+            },
+            since: peer.since,
+            health: peer.health,
+            capabilities: peer.capabilities.clone(),
+            repositories: relay.target.repos.len(),
+            roots: relay.target.roots.len(),
+            live,
+            not_live: relay.target.len() - live,
+            open_filters: session.map_or(0, |session| session.live_filters()),
+            paged: if compares { 0 } else { here },
+            reconciled: if compares { here } else { 0 },
+            missing: relay.missing().len() + relay.pending.len(),
+            covered: memory.covered,
+            lag_ms: peer.lag_ms,
+            coverage: share(
+                record.compared.saturating_sub(record.lacks),
+                record.compared,
+            ),
+            uptime: share(record.up_secs, record.up_secs + record.down_secs),
+            record,
+            next: self.next(no, peer, now),
+        })
+    }
+
+    /// What happens next by itself, and why.
+    fn next(&self, no: RelayNo, peer: &Peer, now: Now) -> Next {
+        let at = |mono: Mono| {
+            let wait = mono.0.saturating_sub(now.mono.0).as_secs();
+            Some(Timestamp(now.unix.0.saturating_add(wait)))
+        };
+        let next = |what, at, why| Next { what, at, why };
+        match &peer.link {
+            Link::Down {
+                retry: Some(retry),
+                why,
+            } => next("dial", at(*retry), why.label()),
+            Link::Down { why, .. } => next("nothing", None, why.label()),
+            Link::Connecting { deadline, .. } => next("give up", at(*deadline), "no answer yet"),
+            Link::Up(_) => match peer.paused.filter(|until| *until > now.mono) {
+                Some(until) => next("ask again", at(until), "it refused a request"),
+                None if !self.is_in_step(no) => next("fetch", None, "history is missing"),
+                None => next("compare all", peer.next_full, "once a day"),
+            },
+        }
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }

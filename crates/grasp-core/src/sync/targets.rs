@@ -319,7 +319,7 @@ mod tests {
         relay.begin(&all);
         relay.give_back(&all);
         assert_eq!(relay.missing(), &all);
-        relay.doubt();
+        relay.doubt(&relay.target.clone());
         assert_eq!(relay.missing().len(), 3);
         targets.audit().unwrap();
     }
@@ -397,7 +397,9 @@ mod tests {
         match rng.u8(0..4) {
             0 => relay.give_back(&items),
             1 => relay.confirm(&items),
-            2 => relay.doubt(),
+            2 => {
+                relay.doubt(&items);
+            }
             _ => {}
         }
     }

@@ -1,0 +1,280 @@
+//! Events that other relays bring, from their arrival to the verdict on them, and what the verdict
+//! means for sync.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::batch::Via;
+use super::downloads::BatchNo;
+use super::memory::{Dismissed, Fate};
+use super::note::{Note, Source};
+use super::session::Purpose;
+use super::{Here, Sync, SyncEffect, Timer};
+use crate::clock::{Mono, Now, Timestamp};
+use crate::event::{Event, Kind};
+use crate::facts::Seq;
+use crate::id::EventId;
+use crate::limits::SyncLimits;
+use crate::ticket::{Delivery, RelayNo, Ticket};
+
+/// Events that are asked for again later; beyond it the daily comparison finds them.
+const MAX_LATER: usize = 10_000;
+/// Relays that are asked for an event of which nobody knows who has it.
+const ASKED: usize = 4;
+/// No batch waits for what is asked for by itself.
+const NOBODY: BatchNo = BatchNo(0);
+/// How much one live event weighs in the average of their lag.
+const LAG_WEIGHT: u64 = 8;
+
+#[derive(Debug)]
+pub struct Arrival {
+    pub event: Arc<Event>,
+    pub from: Delivery,
+    pub at: Timestamp,
+}
+
+/// The verdict on an event that another relay brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Stored or held, and new.
+    New,
+    Known,
+    Dismissed(Fate),
+    /// It could not be taken for a reason that passes.
+    NotNow,
+}
+
+/// Events that could not be taken for a reason that passes.
+#[derive(Debug, Default)]
+pub struct Later {
+    due: BTreeSet<(Mono, EventId)>,
+    events: FxHashMap<EventId, (RelayNo, u32)>,
+}
+
+impl Later {
+    fn add(&mut self, id: EventId, relay: RelayNo, now: Mono, limits: &SyncLimits) -> Option<Mono> {
+        if self.events.len() >= MAX_LATER && !self.events.contains_key(&id) {
+            return None;
+        }
+        let (_, tries) = self.events.get(&id).copied().unwrap_or((relay, 0));
+        let at = now + limits.refusal.delay(tries + 1);
+        self.events.insert(id, (relay, tries + 1));
+        self.due.insert((at, id));
+        Some(at)
+    }
+
+    fn next(&self) -> Option<Mono> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    fn take(&mut self, now: Mono) -> Option<(EventId, RelayNo)> {
+        let (at, id) = self.due.first().copied()?;
+        if at > now {
+            return None;
+        }
+        self.due.pop_first();
+        let relay = self.events.get(&id).map(|(relay, _)| *relay);
+        relay.map(|relay| (id, relay)).or_else(|| self.take(now))
+    }
+
+    fn forget(&mut self, id: &EventId) {
+        self.events.remove(id);
+    }
+}
+
+impl Sync {
+    /// An event came from another relay and is about to be judged.
+    pub fn arrived(&mut self, ticket: Ticket, event: Arc<Event>, from: Delivery, now: Timestamp) {
+        if self.is_on() {
+            let arrival = Arrival {
+                event,
+                from,
+                at: now,
+            };
+            self.arrivals.insert(ticket, arrival);
+        }
+    }
+
+    /// The event of a ticket, if another relay brought it.
+    pub fn arrival(&self, ticket: Ticket) -> Option<&Arc<Event>> {
+        self.arrivals.get(&ticket).map(|arrival| &arrival.event)
+    }
+
+    /// It is judged; acted upon at the end of the turn.
+    pub fn judged(&mut self, ticket: Ticket, outcome: Outcome) {
+        if let Some(arrival) = self.arrivals.remove(&ticket) {
+            self.judged.push_back((arrival, outcome));
+        }
+    }
+
+    /// When the oldest event of a relay came that is not judged yet.
+    pub(super) fn oldest_arrival(&self, relay: RelayNo) -> Option<Timestamp> {
+        let of_relay = self.arrivals.values();
+        let of_relay = of_relay.filter(|arrival| arrival.from.relay == relay);
+        of_relay.map(|arrival| arrival.at).min()
+    }
+
+    pub(super) fn on_judged(&mut self, arrival: &Arrival, outcome: Outcome, now: Now) {
+        let (event, from) = (&arrival.event, arrival.from);
+        let is_open = self
+            .peers
+            .get(&from.relay)
+            .is_some_and(|peer| peer.link.conn() == Some(from.conn));
+        match outcome {
+            Outcome::New => self.count(arrival, is_open, now),
+            Outcome::Known => {}
+            Outcome::Dismissed(fate) => self.dismiss(event, fate),
+            Outcome::NotNow => {
+                let at = self.later.add(event.id, from.relay, now.mono, &self.limits);
+                if let Some(at) = at {
+                    self.agenda.add(at, Timer::Later);
+                }
+            }
+        }
+        self.came(&event.id);
+        if is_open {
+            let (id, at) = (event.id, event.created_at);
+            self.took(from.relay, from.sub, id, at, now);
+            self.again.insert(from.relay);
+        }
+    }
+
+    /// A new event: how it was found, and whether it should have come live.
+    fn count(&mut self, arrival: &Arrival, is_open: bool, now: Now) {
+        let (event, from) = (&arrival.event, arrival.from);
+        let via = self.via(arrival).filter(|_| is_open);
+        let source = via.map_or(Source::Live, Via::source);
+        let gap = via.is_some_and(Via::shows_gaps);
+        self.totals.add(source);
+        let Some(peer) = self.peers.get_mut(&from.relay) else {
+            return;
+        };
+        match source {
+            Source::Daily => peer.record.daily += 1,
+            Source::CatchUp => peer.record.catch_up += 1,
+            Source::Live | Source::Direct => {
+                peer.record.live += 1;
+                let lag = now.unix.0.saturating_sub(event.created_at.0) * 1_000;
+                let before = peer.lag_ms.unwrap_or(lag);
+                peer.lag_ms = Some((before * (LAG_WEIGHT - 1) + lag) / LAG_WEIGHT);
+            }
+        }
+        peer.record.gaps += u64::from(gap);
+        peer.dirty = true;
+        let id = event.id;
+        self.tell(from.relay, |relay| Note::Found {
+            relay,
+            id,
+            source,
+            gap,
+        });
+    }
+
+    /// Why the request was made that brought an event; none for a live one.
+    fn via(&self, arrival: &Arrival) -> Option<Via> {
+        let from = arrival.from;
+        let session = self.peers.get(&from.relay)?.session()?;
+        let sub = session.subs.get(&from.sub)?;
+        let batch = match &sub.purpose {
+            Purpose::Live { .. } if sub.ended => return None,
+            Purpose::Live { batch: None, .. } => return Some(Via::First),
+            Purpose::Fetch { .. } => self.downloads.waiting(&arrival.event.id).next(),
+            _ => sub.batch(),
+        };
+        let via = batch.and_then(|batch| self.batches.get(&batch));
+        Some(via.map_or(Via::First, |(_, via)| *via))
+    }
+
+    /// Keeps in mind that an event need not be fetched again.
+    pub fn dismiss(&mut self, event: &Event, fate: Fate) {
+        if !self.is_on() {
+            return;
+        }
+        let row = Dismissed {
+            id: event.id,
+            at: event.created_at,
+            announcement: matches!(event.kind, Kind::ANNOUNCEMENT | Kind::STATE),
+            fate,
+        };
+        if self.memo.get(&event.id) == Some(&row) {
+            return;
+        }
+        for gone in self.memo.dismiss(row.clone()) {
+            self.effects.push_back(SyncEffect::Recall(gone));
+        }
+        self.effects.push_back(SyncEffect::Dismiss(row));
+    }
+
+    /// An event is stored or held: nobody need wait for it, and what waited for it is asked for
+    /// again.
+    pub fn accepted(&mut self, id: &EventId, causes: &[u64], named: &[EventId]) {
+        if !self.is_on() {
+            return;
+        }
+        self.came(id);
+        self.later.forget(id);
+        if self.memo.recall(id) {
+            self.effects.push_back(SyncEffect::Recall(*id));
+        }
+        if self.memo.early() == 0 {
+            return;
+        }
+        let mut ids = self.memo.waiting_for(causes);
+        ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
+        for id in ids {
+            let early = self.memo.get(&id);
+            if early.is_some_and(|row| row.fate != Fate::ForGood) {
+                self.memo.recall(&id);
+                self.effects.push_back(SyncEffect::Recall(id));
+                self.ask_around(id);
+            }
+        }
+    }
+
+    /// Something was said about these.
+    pub fn touch(&mut self, roots: impl Iterator<Item = EventId>, at: Timestamp) {
+        for id in roots {
+            if let Some(root) = self.targets.repos.find_root(&id) {
+                self.targets.repos.touch(root, at);
+            }
+        }
+    }
+
+    pub fn stored(&mut self, seq: Seq) {
+        self.latest = self.latest.max(Some(seq));
+    }
+
+    /// A user brought a new event.
+    pub fn count_direct(&mut self) {
+        self.totals.add(Source::Direct);
+    }
+
+    /// Asks a few relays in turn for an event, without knowing who has it.
+    fn ask_around(&mut self, id: EventId) {
+        let up = self.peers.iter().filter(|(_, peer)| peer.link.is_up());
+        let up: Vec<RelayNo> = up.map(|(relay, _)| *relay).take(ASKED).collect();
+        for relay in up {
+            if self.downloads.need(relay, NOBODY, id) {
+                self.again.insert(relay);
+            }
+        }
+    }
+
+    pub(super) fn ask_later(&mut self, now: Now, here: &dyn Here) {
+        while let Some((id, relay)) = self.later.take(now.mono) {
+            let up = self.peers.get(&relay).is_some_and(|peer| peer.link.is_up());
+            if here.has(&id) {
+                self.later.forget(&id);
+            } else if up && self.downloads.need(relay, NOBODY, id) {
+                self.again.insert(relay);
+            } else {
+                self.ask_around(id);
+            }
+        }
+        if let Some(at) = self.later.next() {
+            self.agenda.add(at, Timer::Later);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Lines to relays: who is dialled when, what a lost line means, who is left.
+
+use std::time::Duration;
+
+use super::batch::{Doubt, Via};
+use super::capabilities::Reconciles;
+use super::health::Health;
+use super::io::{End, ToRelay};
+use super::link::{Link, Why};
+use super::note::Note;
+use super::peer::Peer;
+use super::session::Session;
+use super::{Sync, Timer};
+use crate::clock::{Now, Timestamp};
+use crate::ticket::{ConnNo, RelayNo};
+
+/// A document older than this is asked for again.
+const DESCRIBED: u64 = 24 * 60 * 60;
+
+impl Sync {
+    /// Dials if it is time to, hangs up on one that has been silent for too long, and is reminded
+    /// to look again otherwise.
+    pub(super) fn look_at(&mut self, relay: RelayNo, now: Now) {
+        let Some(known) = self.targets.relays.get(relay) else {
+            return;
+        };
+        let empty = known.is_empty();
+        let limits = &self.limits;
+        let peer = self
+            .peers
+            .entry(relay)
+            .or_insert_with(|| Peer::new(limits, now.unix));
+        match &peer.link {
+            Link::Down { .. } if empty => {}
+            Link::Down {
+                retry: Some(at), ..
+            } if *at > now.mono => self.agenda.add(*at, Timer::Link(relay)),
+            Link::Down { .. } => self.dial(relay, now),
+            Link::Connecting { deadline, .. } if *deadline > now.mono => {
+                self.agenda.add(*deadline, Timer::Link(relay));
+            }
+            Link::Connecting { conn, .. } => {
+                let conn = *conn;
+                self.hang_up(relay, conn, End::TimedOut, now);
+            }
+            Link::Up(session) => {
+                let (conn, silent_at) = (session.conn, session.heard + self.limits.silence);
+                if silent_at > now.mono {
+                    self.agenda.add(silent_at, Timer::Link(relay));
+                } else {
+                    self.hang_up(relay, conn, End::Silent, now);
+                }
+            }
+        }
+    }
+
+    fn hang_up(&mut self, relay: RelayNo, conn: ConnNo, end: End, now: Now) {
+        self.ask(relay, conn, ToRelay::HangUp);
+        self.on_down(relay, end, now);
+    }
+
+    /// It has misbehaved for long enough.
+    pub(super) fn shun(&mut self, relay: RelayNo, now: Now) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let conn = session.conn;
+        self.tell(relay, |relay| Note::Shunned { relay });
+        self.hang_up(relay, conn, End::Failed, now);
+    }
+
+    fn dial(&mut self, relay: RelayNo, now: Now) {
+        let Some(known) = self.targets.relays.get(relay) else {
+            return;
+        };
+        let (url, trusted) = (known.url.clone(), known.bootstrap);
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        // Those that the operator names have their place whatever else there is.
+        if self.connected >= self.limits.connections && !trusted {
+            let at = now.mono + self.limits.backoff.max;
+            let link = Link::Down {
+                retry: Some(at),
+                why: Why::NoRoom,
+            };
+            peer.set_link(link, now.unix);
+            return self.agenda.add(at, Timer::Link(relay));
+        }
+        let conn = ConnNo(self.next_conn);
+        self.next_conn += 1;
+        self.connected += 1;
+        let deadline = now.mono + self.limits.connect_timeout;
+        peer.record.attempts += 1;
+        peer.set_link(Link::Connecting { conn, deadline }, now.unix);
+        self.agenda.add(deadline, Timer::Link(relay));
+        self.ask(relay, conn, ToRelay::Dial { url, trusted });
+    }
+
+    pub(super) fn on_up(&mut self, relay: RelayNo, conn: ConnNo, now: Now) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        if !matches!(peer.link, Link::Connecting { .. }) {
+            return;
+        }
+        peer.health.success(now.unix);
+        let stale = self.limits.stale_after;
+        let covered = peer.covered(None, &self.limits);
+        let session = Session::new(conn, now.mono, now.unix);
+        peer.set_link(Link::Up(Box::new(session)), now.unix);
+        peer.paused = None;
+        let away = covered.is_some_and(|covered| now.unix > covered.saturating_add(stale));
+        // One that cannot compare would send all of its history again after every restart.
+        let spared = peer.restored && peer.capabilities.reconciles == Reconciles::No;
+        let began_anew = away && !spared && peer.doubt_all(Via::CatchUp);
+        peer.restored = false;
+        let described = peer.described.unwrap_or_default();
+        if now.unix.0 >= described.0.saturating_add(DESCRIBED) {
+            self.ask(relay, conn, ToRelay::Describe);
+        }
+        self.agenda
+            .add(now.mono + self.limits.silence, Timer::Link(relay));
+        self.tell(relay, |relay| Note::Connected { relay });
+        if began_anew {
+            self.tell(relay, |relay| Note::Stale { relay });
+        }
+        self.plan_full(relay, now);
+        self.again.insert(relay);
+    }
+
+    /// When everything is compared next: the time that was drawn, or one that is drawn now.
+    fn plan_full(&mut self, relay: RelayNo, now: Now) {
+        let (min, max) = (self.limits.full_min, self.limits.full_max.as_secs());
+        let latest = Timestamp(now.unix.0.saturating_add(max));
+        let span = max.saturating_sub(min.as_secs());
+        let drawn = now.unix.saturating_add(min).0 + self.rng.u64(0..=span);
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        let next = peer.next_full.filter(|next| *next <= latest);
+        let next = next.unwrap_or(Timestamp(drawn));
+        peer.next_full = Some(next);
+        let wait = Duration::from_secs(next.0.saturating_sub(now.unix.0));
+        self.agenda.add(now.mono + wait, Timer::Full(relay));
+    }
+
+    /// Once a day: what was missed by whatever mishap is found.
+    pub(super) fn compare_all(&mut self, relay: RelayNo, now: Now) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        if peer.session().is_none() {
+            return;
+        }
+        let Some(known) = self.targets.relays.get_mut(relay) else {
+            return;
+        };
+        if peer.next_full.is_some_and(|next| next > now.unix) {
+            return self.plan_full(relay, now);
+        }
+        peer.next_full = None;
+        peer.capabilities.forget_refusals(&self.limits);
+        peer.warned = false;
+        peer.described = None;
+        (peer.record.lacks, peer.record.compared) = (0, 0);
+        let all = known.target.clone();
+        let items = known.doubt(&all);
+        peer.doubts.add(Doubt {
+            items,
+            since: None,
+            via: Via::Daily,
+        });
+        peer.dirty = true;
+        let conn = peer.link.conn();
+        if let Some(conn) = conn {
+            self.ask(relay, conn, ToRelay::Describe);
+        }
+        self.tell(relay, |relay| Note::Daily { relay });
+        self.plan_full(relay, now);
+        self.again.insert(relay);
+    }
+
+    pub(super) fn on_down(&mut self, relay: RelayNo, end: End, now: Now) {
+        let was_up = match self.peers.get(&relay).map(|peer| &peer.link) {
+            None | Some(Link::Down { .. }) => return,
+            Some(Link::Connecting { .. }) => false,
+            Some(Link::Up(_)) => true,
+        };
+        self.connected -= 1;
+        if was_up {
+            self.drop_session(relay, end, now);
+        }
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        peer.record.failures += 1;
+        let was_dead = peer.health.health == Health::Dead;
+        let wait = peer.health.failure(now.unix, &self.limits);
+        let health = peer.health;
+        let at = now.mono + wait;
+        let link = Link::Down {
+            retry: Some(at),
+            why: Why::Failing,
+        };
+        peer.set_link(link, now.unix);
+        self.agenda.add(at, Timer::Link(relay));
+        if was_up {
+            return self.tell(relay, |relay| Note::Lost { relay, end });
+        }
+        if health.health == Health::Dead && !was_dead {
+            let since = health.failing_since.unwrap_or(now.unix);
+            let failing_secs = now.unix.0.saturating_sub(since.0);
+            self.tell(relay, |relay| Note::Dead {
+                relay,
+                failing_secs,
+            });
+        }
+        let (attempt, retry_secs) = (health.failures, wait.as_secs());
+        self.tell(relay, |relay| Note::ConnectFailed {
+            relay,
+            end,
+            attempt,
+            retry_secs,
+        });
+    }
+
+    /// What was on its way comes to nothing, and everything that was here is in doubt from the
+    /// last moment that was really covered.
+    fn drop_session(&mut self, relay: RelayNo, end: End, now: Now) {
+        let oldest = self.oldest_arrival(relay);
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        let Some(session) = peer.session_mut() else {
+            return;
+        };
+        let batches = std::mem::take(&mut session.batches);
+        let (up_since, unbearable) = (session.began, session.is_unbearable());
+        let heard = session.heard_unix;
+        peer.count_flap(up_since, now.mono, unbearable || end == End::Ourselves);
+        let Some(known) = self.targets.relays.get_mut(relay) else {
+            return;
+        };
+        for batch in batches.values() {
+            known.give_back(&batch.items);
+        }
+        let all = known.target.clone();
+        let items = known.doubt(&all);
+        let covered = oldest.map_or(heard, |oldest| oldest.min(heard));
+        peer.doubts.add(Doubt {
+            items,
+            since: Some(covered.saturating_sub(self.limits.overlap)),
+            via: Via::CatchUp,
+        });
+        for (no, batch) in &batches {
+            self.batches.remove(no);
+            self.downloads.forget(*no);
+            self.end_lead(&batch.leads);
+        }
+        let ended = self.downloads.lost(relay);
+        self.after_downloads(ended);
+    }
+
+    pub(super) fn leave_empty(&mut self) {
+        let relays = self.targets.relays.iter();
+        let empty = relays.filter(|(_, relay)| relay.is_empty());
+        let empty: Vec<RelayNo> = empty.map(|(no, _)| no).collect();
+        for relay in empty {
+            self.leave(relay);
+        }
+    }
+
+    fn leave(&mut self, relay: RelayNo) {
+        if let Some(conn) = self.peers.get(&relay).and_then(|peer| peer.link.conn()) {
+            self.connected -= 1;
+            self.ask(relay, conn, ToRelay::HangUp);
+        }
+        self.forget_session(relay);
+        self.tell(relay, |relay| Note::Left { relay });
+        self.write_off(relay);
+        self.peers.remove(&relay);
+        self.targets.relays.leave(relay);
+    }
+
+    fn forget_session(&mut self, relay: RelayNo) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let batches = std::mem::take(&mut session.batches);
+        for (no, batch) in &batches {
+            self.batches.remove(no);
+            self.downloads.forget(*no);
+            self.end_lead(&batch.leads);
+        }
+        let ended = self.downloads.lost(relay);
+        self.after_downloads(ended);
+    }
+}

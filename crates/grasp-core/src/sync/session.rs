@@ -1,0 +1,292 @@
+//! One connection while it lasts: what is open on it, and what is watched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::batch::{Batch, Step};
+use super::capabilities::Capabilities;
+use super::downloads::BatchNo;
+use super::filters::Chunk;
+use super::io::Fault;
+use super::items::Items;
+use super::paging::Paging;
+use crate::clock::{Mono, Timestamp};
+use crate::id::EventId;
+use crate::ticket::{ConnNo, SubNo};
+
+/// Requests for history that are open on one relay at once.
+const MAX_WORK: u32 = 4;
+/// Watches that are refused before none is asked for any more.
+const MAX_REFUSED: u32 = 4;
+/// Faults of one connection before we hang up.
+const PATIENCE: u32 = 100;
+
+/// What a subscription or comparison is for.
+#[derive(Debug)]
+pub enum Purpose {
+    /// Watches; what is stored already belongs to the batch, if there is one.
+    Live {
+        chunks: Vec<Chunk>,
+        batch: Option<BatchNo>,
+    },
+    /// What was missed, in one request.
+    CatchUp {
+        batch: BatchNo,
+        chunks: Vec<Chunk>,
+        since: Option<Timestamp>,
+    },
+    Page {
+        batch: BatchNo,
+        step: Step,
+        paging: Paging,
+    },
+    Compare {
+        batch: BatchNo,
+        step: Step,
+    },
+    Fetch {
+        ids: BTreeSet<EventId>,
+    },
+}
+
+#[derive(Debug)]
+pub struct Sub {
+    pub purpose: Purpose,
+    /// EVENT frames before its EOSE, once that came.
+    pub sent: Option<u32>,
+    /// Frames that have become something.
+    pub settled: u32,
+    /// The relay says that nothing older is there.
+    pub complete: bool,
+    /// What it was opened for is done; it may go on to watch.
+    pub ended: bool,
+    /// Without a word until then it has failed.
+    pub deadline: Option<Mono>,
+}
+
+impl Sub {
+    pub fn new(purpose: Purpose, deadline: Mono) -> Self {
+        Self {
+            purpose,
+            sent: None,
+            settled: 0,
+            complete: false,
+            ended: false,
+            deadline: Some(deadline),
+        }
+    }
+
+    /// Everything that came before its EOSE has found its place.
+    pub fn is_settled(&self) -> bool {
+        self.sent.is_some_and(|sent| self.settled >= sent)
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self.purpose, Purpose::Live { .. })
+    }
+
+    pub fn batch(&self) -> Option<BatchNo> {
+        match &self.purpose {
+            Purpose::Live { batch, .. } => *batch,
+            Purpose::CatchUp { batch, .. }
+            | Purpose::Page { batch, .. }
+            | Purpose::Compare { batch, .. } => Some(*batch),
+            Purpose::Fetch { .. } => None,
+        }
+    }
+
+    pub fn filters(&self) -> usize {
+        match &self.purpose {
+            Purpose::Live { chunks, .. } | Purpose::CatchUp { chunks, .. } => filters_of(chunks),
+            _ => 1,
+        }
+    }
+}
+
+pub fn filters_of(chunks: &[Chunk]) -> usize {
+    let count = |chunk: &Chunk| chunk.layer.letters().len().max(1);
+    chunks.iter().map(count).sum()
+}
+
+/// Whether we have shown who we are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum Auth {
+    #[default]
+    NotAsked,
+    /// It may ask; nothing was refused for it yet.
+    Challenged(String),
+    /// Something was refused, and there is no challenge yet.
+    Wanted,
+    Sent,
+    Done,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    pub conn: ConnNo,
+    pub began: Mono,
+    /// The last word of it.
+    pub heard: Mono,
+    pub heard_unix: Timestamp,
+    pub subs: BTreeMap<SubNo, Sub>,
+    next_sub: u32,
+    /// What is watched.
+    pub live: Items,
+    pub batches: BTreeMap<BatchNo, Batch>,
+    pub auth: Auth,
+    /// Times that no EOSE came though the relay was there.
+    pub without_eose: u32,
+    pub faults: u32,
+    seen_faults: BTreeSet<Fault>,
+    pub repacked: Option<Mono>,
+    /// Something that should be watched is not.
+    pub unwatched: bool,
+    /// Watches that the relay refused or ended.
+    pub refused_watches: u32,
+}
+
+impl Session {
+    pub fn new(conn: ConnNo, mono: Mono, unix: Timestamp) -> Self {
+        Self {
+            conn,
+            began: mono,
+            heard: mono,
+            heard_unix: unix,
+            subs: BTreeMap::new(),
+            next_sub: 0,
+            live: Items::default(),
+            batches: BTreeMap::new(),
+            auth: Auth::default(),
+            without_eose: 0,
+            faults: 0,
+            seen_faults: BTreeSet::new(),
+            repacked: None,
+            unwatched: false,
+            refused_watches: 0,
+        }
+    }
+
+    pub fn open(&mut self, sub: Sub) -> SubNo {
+        let no = SubNo(self.next_sub);
+        self.next_sub += 1;
+        if let Some(batch) = sub.batch().and_then(|batch| self.batches.get_mut(&batch)) {
+            batch.running += 1;
+        }
+        if let Purpose::Live { chunks, .. } = &sub.purpose {
+            for chunk in chunks {
+                self.live.add(&chunk.items());
+            }
+        }
+        self.subs.insert(no, sub);
+        no
+    }
+
+    /// Takes it off the table; what it watched is not watched any more.
+    pub fn close(&mut self, no: SubNo) -> Option<Sub> {
+        let sub = self.subs.remove(&no)?;
+        if !sub.ended
+            && let Some(batch) = sub.batch().and_then(|batch| self.batches.get_mut(&batch))
+        {
+            batch.running -= 1;
+        }
+        if sub.is_live() {
+            self.live = self.watched();
+        }
+        Some(sub)
+    }
+
+    fn watched(&self) -> Items {
+        let mut live = Items::default();
+        for sub in self.subs.values() {
+            if let Purpose::Live { chunks, .. } = &sub.purpose {
+                chunks.iter().for_each(|chunk| live.add(&chunk.items()));
+            }
+        }
+        live
+    }
+
+    pub fn live_subs(&self) -> usize {
+        self.subs.values().filter(|sub| sub.is_live()).count()
+    }
+
+    pub fn live_filters(&self) -> usize {
+        let live = self.subs.values().filter(|sub| sub.is_live());
+        live.map(Sub::filters).sum()
+    }
+
+    /// Room for one more request for history.
+    pub fn has_room_to_work(&self, allowed: &Capabilities) -> bool {
+        let working = self.subs.len() - self.live_subs();
+        working < work_slots(allowed) && self.subs.len() < allowed.subscriptions as usize
+    }
+
+    /// It does not let us watch; what is new there is found by comparing from time to time.
+    pub fn is_unwatchable(&self) -> bool {
+        self.refused_watches >= MAX_REFUSED
+    }
+
+    /// Subscriptions that the relay allows for watching.
+    pub fn watch_slots(&self, allowed: &Capabilities) -> usize {
+        match self.is_unwatchable() {
+            true => 0,
+            false => (allowed.subscriptions as usize).saturating_sub(work_slots(allowed)),
+        }
+    }
+
+    /// Subscriptions that may still be opened to watch.
+    pub fn room_to_watch(&self, allowed: &Capabilities) -> usize {
+        let slots = self.watch_slots(allowed);
+        let room = (allowed.subscriptions as usize).saturating_sub(self.subs.len());
+        slots.saturating_sub(self.live_subs()).min(room)
+    }
+
+    pub fn fetches(&self) -> usize {
+        let is_fetch = |sub: &&Sub| matches!(sub.purpose, Purpose::Fetch { .. });
+        self.subs.values().filter(is_fetch).count()
+    }
+
+    /// The request that an answer without a name is for.
+    pub fn newest_unanswered(&self) -> Option<SubNo> {
+        let unanswered = self.subs.iter().rev();
+        let mut unanswered = unanswered.filter(|(_, sub)| sub.sent.is_none());
+        unanswered.next().map(|(no, _)| *no)
+    }
+
+    pub fn next_deadline(&self) -> Option<Mono> {
+        self.subs.values().filter_map(|sub| sub.deadline).min()
+    }
+
+    /// True for the first of its kind.
+    pub fn note_fault(&mut self, fault: Fault) -> bool {
+        self.faults += match fault {
+            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription => 1,
+            Fault::WrongId | Fault::WrongSignature | Fault::TooLarge => 5,
+            Fault::Flood => 20,
+        };
+        self.seen_faults.insert(fault)
+    }
+
+    pub fn is_unbearable(&self) -> bool {
+        self.faults >= PATIENCE
+    }
+
+    /// A repository is gone, and its number may soon be another's.
+    pub fn forget_repo(&mut self, repo: u32) {
+        self.live.repos.remove(repo);
+        for batch in self.batches.values_mut() {
+            batch.items.repos.remove(repo);
+            batch.leads.repos.remove(repo);
+        }
+        for sub in self.subs.values_mut() {
+            if let Purpose::Live { chunks, .. } = &mut sub.purpose {
+                for chunk in chunks.iter_mut().filter(|chunk| chunk.is_of_repositories()) {
+                    chunk.members.remove(repo);
+                }
+            }
+        }
+    }
+}
+
+/// A relay that lets us have one subscription has it for history.
+fn work_slots(allowed: &Capabilities) -> usize {
+    (allowed.subscriptions / 2).clamp(1, MAX_WORK) as usize
+}

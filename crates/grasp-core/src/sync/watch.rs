@@ -1,0 +1,318 @@
+//! What is watched live at a relay: new items as they come, packed anew when the subscriptions
+//! have become many, the recently active ones where there is no room for all.
+
+use std::time::Duration;
+
+use super::batch::{Doubt, Via};
+use super::downloads::BatchNo;
+use super::filters::{Chunk, chunks};
+use super::io::ToRelay;
+use super::items::{Items, RootIx};
+use super::note::Note;
+use super::session::{Purpose, Sub, filters_of};
+use super::work::is_void;
+use super::{Sync, Timer};
+use crate::clock::Now;
+use crate::filter::Filter;
+use crate::ticket::{RelayNo, SubNo};
+
+/// Subscriptions are packed anew at most this often.
+const REPACK: Duration = Duration::from_secs(60);
+/// Events before the EOSE of a watch that also brings what is stored.
+const FLOOD: u32 = 10_000;
+
+impl Sync {
+    /// Watches these from now on. With a batch, what is stored already is wanted too, all in the
+    /// same requests. False if there is no room for all of it.
+    pub(super) fn watch(
+        &mut self,
+        relay: RelayNo,
+        items: &Items,
+        batch: Option<BatchNo>,
+        now: Now,
+    ) -> bool {
+        let Some(peer) = self.peers.get(&relay) else {
+            return false;
+        };
+        let Some(session) = peer.session() else {
+            return false;
+        };
+        let new = items.without(&session.live);
+        let whole = batch.is_none() || new == *items;
+        if new.is_empty() || !whole {
+            return whole;
+        }
+        let requests = self.pack(relay, &new);
+        let room = session.room_to_watch(&peer.capabilities);
+        let filters: usize = requests.iter().map(|request| filters_of(request)).sum();
+        let many = session.live_filters() + filters > self.limits.consolidate_at;
+        if (requests.len() > room || many) && self.repack(relay, &requests, now) {
+            return batch.is_none();
+        }
+        if batch.is_some() && requests.len() > room {
+            return false;
+        }
+        let fits = requests.len() <= room;
+        for request in requests.into_iter().take(room) {
+            self.open_watch(relay, request, batch, now);
+        }
+        if !fits {
+            self.expect_turn(relay, now);
+        }
+        fits
+    }
+
+    /// Chunks that fit the relay's requests. Without room for a filter of each letter, only
+    /// announcements can be watched.
+    fn pack(&self, relay: RelayNo, items: &Items) -> Vec<Vec<Chunk>> {
+        let Some(peer) = self.peers.get(&relay) else {
+            return Vec::new();
+        };
+        let index = &self.targets.repos;
+        let mut chunks = chunks(items, index, self.limits.tags_per_filter);
+        if peer.capabilities.filters < 3 {
+            chunks.retain(|chunk| chunk.layer.letters().is_empty());
+        }
+        peer.capabilities.pack(chunks, index)
+    }
+
+    fn open_watch(&mut self, relay: RelayNo, chunks: Vec<Chunk>, batch: Option<BatchNo>, now: Now) {
+        let index = &self.targets.repos;
+        let filters = chunks.iter().flat_map(|chunk| chunk.filters(index, None));
+        let filters = filters.filter(|filter| !is_void(filter));
+        // Whatever is published from now on, however it is dated; of the past next to nothing,
+        // unless that is wanted too.
+        let limit = batch.is_none().then_some(1);
+        let filters: Vec<Filter> = filters.map(|filter| Filter { limit, ..filter }).collect();
+        if !filters.is_empty() {
+            let purpose = Purpose::Live { chunks, batch };
+            self.subscribe(relay, purpose, filters, Some(FLOOD), now);
+        }
+    }
+
+    /// Puts everything that is wanted, with what these requests are for, into as few requests as
+    /// may be. The new ones are opened before the old ones are closed, where the relay has room
+    /// for both. False if nothing would be gained by it.
+    fn repack(&mut self, relay: RelayNo, new: &[Vec<Chunk>], now: Now) -> bool {
+        let (Some(peer), Some(known)) = (self.peers.get(&relay), self.targets.relays.get(relay))
+        else {
+            return false;
+        };
+        let Some(session) = peer.session() else {
+            return false;
+        };
+        if session.subs.values().any(|sub| sub.is_live() && !sub.ended) {
+            return false;
+        }
+        let room = session.room_to_watch(&peer.capabilities) + session.live_subs();
+        let requests = self.most_active(relay, known.target.clone(), room);
+        let before = session.live_filters();
+        let appended: usize = new.iter().map(|request| filters_of(request)).sum();
+        let after: usize = requests.iter().map(|request| filters_of(request)).sum();
+        let saves = 3 * after <= 2 * (before + appended)
+            || requests.len() < session.live_subs() + new.len().min(room);
+        // Where nothing is saved, others take the place of those that were watched.
+        let pause = match saves {
+            true => REPACK,
+            false => self.limits.reconcile_every,
+        };
+        if session.repacked.is_some_and(|at| now.mono < at + pause) || requests.is_empty() {
+            return false;
+        }
+        let old: Vec<SubNo> = session
+            .subs
+            .iter()
+            .filter(|(_, sub)| sub.is_live())
+            .map(|(no, _)| *no)
+            .collect();
+        let open = session.subs.len() + requests.len();
+        let has_room = open <= peer.capabilities.subscriptions as usize;
+        let was_live = session.live.clone();
+        self.tell(relay, |relay| Note::Consolidating {
+            relay,
+            filters: before,
+        });
+        if let Some(session) = self.session_mut(relay) {
+            session.repacked = Some(now.mono);
+        }
+        if !has_room {
+            self.unwatch(relay, &old);
+        }
+        for request in requests {
+            self.open_watch(relay, request, None, now);
+        }
+        if has_room {
+            self.unwatch(relay, &old);
+        } else {
+            self.doubt(relay, &was_live, now);
+        }
+        self.expect_turn(relay, now);
+        true
+    }
+
+    /// As many of the items as fit so many requests: the roots that something happened to lately.
+    fn most_active(&self, relay: RelayNo, mut items: Items, room: usize) -> Vec<Vec<Chunk>> {
+        loop {
+            let requests = self.pack(relay, &items);
+            if requests.len() <= room || items.roots.is_empty() {
+                return requests.into_iter().take(room).collect();
+            }
+            let keep = items.roots.len() as usize * room / requests.len();
+            let keep = keep.min(items.roots.len() as usize - 1);
+            let mut roots: Vec<u32> = items.roots.iter().collect();
+            let index = &self.targets.repos;
+            roots.sort_by_key(|root| std::cmp::Reverse(index.active(RootIx(*root))));
+            roots.truncate(keep);
+            items.roots = roots.into_iter().collect();
+        }
+    }
+
+    fn unwatch(&mut self, relay: RelayNo, subs: &[SubNo]) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let conn = session.conn;
+        for no in subs {
+            session.close(*no);
+        }
+        for no in subs {
+            self.ask(relay, conn, ToRelay::Unsubscribe(*no));
+        }
+    }
+
+    /// Opens again what the relay ended, and closes what it has no room for any more.
+    pub(super) fn mend_watches(&mut self, relay: RelayNo, now: Now) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        if peer.is_paused(now.mono) {
+            return;
+        }
+        let capabilities = peer.capabilities.clone();
+        let Some(session) = peer.session_mut() else {
+            return;
+        };
+        let excess = session.live_subs();
+        let excess = excess.saturating_sub(session.watch_slots(&capabilities));
+        let live = session.subs.iter().rev().filter(|(_, sub)| sub.is_live());
+        let excess: Vec<SubNo> = live.take(excess).map(|(no, _)| *no).collect();
+        let unwatched = std::mem::take(&mut session.unwatched);
+        for no in excess {
+            self.end_watch(relay, no, now);
+        }
+        if unwatched {
+            let unwatched = self.unwatched(relay);
+            self.watch(relay, &unwatched, None, now);
+        }
+    }
+
+    fn end_watch(&mut self, relay: RelayNo, no: SubNo, now: Now) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let conn = session.conn;
+        let Some(sub) = session.close(no) else {
+            return;
+        };
+        self.ask(relay, conn, ToRelay::Unsubscribe(no));
+        self.on_unwatched(relay, sub, now);
+    }
+
+    /// A watch has ended: what it was for is caught up with, and what is on its way for it is
+    /// looked at again.
+    pub(super) fn on_unwatched(&mut self, relay: RelayNo, sub: Sub, now: Now) {
+        let Purpose::Live { chunks, batch } = sub.purpose else {
+            return;
+        };
+        for chunk in &chunks {
+            self.doubt(relay, &chunk.items(), now);
+        }
+        self.expect_turn(relay, now);
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        if session.is_unwatchable() {
+            // Turns look back far enough.
+        } else {
+            for chunk in &chunks {
+                let items = chunk.items();
+                let pending = session.batches.values_mut();
+                let pending = pending.filter(|batch| batch.items.overlaps(&items));
+                pending.for_each(|batch| batch.failed = true);
+            }
+        }
+        if let Some(no) = batch.filter(|_| !sub.ended) {
+            self.fail(relay, no);
+        }
+    }
+
+    /// These were not watched for a moment: what came meanwhile is to be caught up with.
+    pub(super) fn doubt(&mut self, relay: RelayNo, items: &Items, now: Now) {
+        let Some(known) = self.targets.relays.get_mut(relay) else {
+            return;
+        };
+        let items = known.doubt(items);
+        if let Some(peer) = self.peers.get_mut(&relay)
+            && !items.is_empty()
+        {
+            peer.doubts.add(Doubt {
+                items,
+                since: Some(now.unix.saturating_sub(self.limits.overlap)),
+                via: Via::CatchUp,
+            });
+        }
+    }
+
+    /// What is wanted and not watched.
+    pub(super) fn unwatched(&self, relay: RelayNo) -> Items {
+        let known = self.targets.relays.get(relay);
+        let session = self.peers.get(&relay).and_then(|peer| peer.session());
+        match (known, session) {
+            (Some(known), Some(session)) => known.target.without(&session.live),
+            _ => Items::default(),
+        }
+    }
+
+    pub(super) fn expect_turn(&mut self, relay: RelayNo, now: Now) {
+        let at = now.mono + self.limits.reconcile_every;
+        if let Some(peer) = self.peers.get_mut(&relay)
+            && peer.next_turn.is_none()
+        {
+            peer.next_turn = Some(at);
+            peer.turned = now.unix;
+            self.agenda.add(at, Timer::Turn(relay));
+        }
+    }
+
+    /// Watches what there is room for now, and compares the rest.
+    pub(super) fn take_turn(&mut self, relay: RelayNo, now: Now) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        if let Some(at) = peer.next_turn.filter(|at| *at > now.mono) {
+            return self.agenda.add(at, Timer::Turn(relay));
+        }
+        peer.next_turn = None;
+        let since = peer.turned.saturating_sub(self.limits.overlap);
+        let unwatched = self.unwatched(relay);
+        if unwatched.is_empty() {
+            return;
+        }
+        self.watch(relay, &unwatched, None, now);
+        let Some(known) = self.targets.relays.get_mut(relay) else {
+            return;
+        };
+        let items = known.doubt(&unwatched);
+        if let Some(peer) = self.peers.get_mut(&relay) {
+            peer.doubts.add(Doubt {
+                items,
+                since: Some(since),
+                via: Via::Turn,
+            });
+        }
+        if !self.unwatched(relay).is_empty() {
+            self.expect_turn(relay, now);
+        }
+        self.again.insert(relay);
+    }
+}

@@ -1,0 +1,406 @@
+//! What is asked of a relay that is connected: what is missing becomes batches, batches become
+//! requests, as many at once as the relay allows.
+
+use std::sync::Arc;
+
+use super::batch::{Batch, Doubt, How, Step, Via};
+use super::downloads::BatchNo;
+use super::filters::{Layer, chunks};
+use super::io::ToRelay;
+use super::items::Items;
+use super::note::Note;
+use super::paging::Paging;
+use super::session::{Purpose, Sub};
+use super::{Here, Sync, Timer};
+use crate::clock::{Now, Timestamp};
+use crate::filter::Filter;
+use crate::id::EventId;
+use crate::ticket::{RelayNo, SubNo};
+
+/// Items of one batch: several relays share a large backlog.
+const BATCH: usize = 500;
+/// So few new roots are asked for in one request that goes on to watch them.
+const SMALL: u64 = 20;
+/// Events before the EOSE of a request without a limit; more is a flood.
+const FLOOD: u32 = 10_000;
+/// How far ahead events may be dated that a page asks for.
+const AHEAD: u64 = 24 * 60 * 60;
+/// Requests by id that are open on one relay at once.
+const FETCHES: usize = 2;
+
+/// What is asked next.
+enum Todo {
+    Fetch(Vec<EventId>),
+    CatchUp(BatchNo, Vec<super::filters::Chunk>, Option<Timestamp>),
+    Step(BatchNo, Step),
+}
+
+impl Sync {
+    /// Begins what can be begun with a relay, and is reminded of what must be looked at later.
+    pub(super) fn work(&mut self, relay: RelayNo, now: Now, here: &dyn Here) {
+        self.mend_watches(relay, now);
+        while let Some(plan) = self.next_plan(relay, now) {
+            self.begin(relay, plan, now);
+        }
+        while let Some(todo) = self.next_todo(relay, now) {
+            match todo {
+                Todo::Fetch(ids) => self.fetch(relay, ids, now),
+                Todo::CatchUp(batch, chunks, since) => {
+                    self.catch_up(relay, batch, chunks, since, now);
+                }
+                Todo::Step(batch, step) => self.start_step(relay, batch, step, now, here),
+            }
+        }
+        self.rest(relay);
+        self.remind_of_work(relay);
+    }
+
+    /// Items that should be fetched now, with what is known of them.
+    fn next_plan(&mut self, relay: RelayNo, now: Now) -> Option<Doubt> {
+        let peer = self.peers.get(&relay)?;
+        let session = peer.session().filter(|_| !peer.is_paused(now.mono))?;
+        let known = self.targets.relays.get(relay)?;
+        if known.missing().is_empty() {
+            return None;
+        }
+        let mut missing = known.missing().clone();
+        if missing.overlaps(&self.leading) {
+            self.waiting.insert(relay);
+            missing.remove(&self.leading);
+        }
+        let fresh = Doubt {
+            items: missing.without(&peer.doubts.items()),
+            since: None,
+            via: Via::First,
+        };
+        if is_small(&fresh.items) {
+            return Some(fresh);
+        }
+        if session.batches.values().any(|batch| !batch.small) {
+            return None;
+        }
+        let mut plan = peer.doubts.next(&missing).unwrap_or(fresh);
+        plan.items = plan.items.take(BATCH);
+        (!plan.items.is_empty()).then_some(plan)
+    }
+
+    fn begin(&mut self, relay: RelayNo, plan: Doubt, now: Now) {
+        let no = BatchNo(self.next_batch);
+        self.next_batch += 1;
+        if let Some(known) = self.targets.relays.get_mut(relay) {
+            known.begin(&plan.items);
+        }
+        let mut batch = Batch::new(plan.items.clone(), plan.via);
+        batch.small = plan.via == Via::First && is_small(&plan.items);
+        if plan.via == Via::First && !batch.small {
+            batch.leads = plan.items.without(&self.known);
+            self.leading.add(&batch.leads);
+        }
+        let small = batch.small;
+        self.batches.insert(no, (relay, plan.via));
+        if let Some(session) = self.session_mut(relay) {
+            session.batches.insert(no, batch);
+        }
+        if small && self.watch(relay, &plan.items, Some(no), now) {
+            return;
+        }
+        self.watch(relay, &plan.items, None, now);
+        self.divide(relay, no, &plan);
+    }
+
+    /// Into requests.
+    fn divide(&mut self, relay: RelayNo, no: BatchNo, plan: &Doubt) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        let index = &self.targets.repos;
+        let chunks = chunks(&plan.items, index, self.limits.tags_per_filter);
+        let how = match peer.compares(&self.limits) {
+            true => How::Compare,
+            false => How::Pages,
+        };
+        // A filter of each letter goes into one request, if the relay takes so many.
+        let together = plan.via == Via::CatchUp && plan.since.is_some();
+        let packed = match together && peer.capabilities.filters >= 3 {
+            true => peer.capabilities.pack(chunks.clone(), index),
+            false => Vec::new(),
+        };
+        let Some(batch) = peer.batch_mut(no) else {
+            return;
+        };
+        if packed.is_empty() {
+            batch.add_steps(&chunks, plan.since, how);
+        }
+        for request in packed {
+            batch.catch_ups.push_back((request, plan.since));
+        }
+    }
+
+    fn next_todo(&mut self, relay: RelayNo, now: Now) -> Option<Todo> {
+        let full = self.downloads.is_full();
+        let peer = self.peers.get_mut(&relay)?;
+        if peer.is_paused(now.mono) {
+            return None;
+        }
+        let capabilities = peer.capabilities.clone();
+        let session = peer.session_mut()?;
+        if !session.has_room_to_work(&capabilities) {
+            return None;
+        }
+        if session.fetches() < FETCHES {
+            let ids = self.downloads.next(relay, self.limits.fetch_ids);
+            if !ids.is_empty() {
+                return Some(Todo::Fetch(ids));
+            }
+        }
+        for (no, batch) in &mut session.batches {
+            if let Some((chunks, since)) = batch.catch_ups.pop_front() {
+                return Some(Todo::CatchUp(*no, chunks, since));
+            }
+            // What it would find could not be asked for.
+            if full {
+                continue;
+            }
+            if let Some(step) = batch.next_step(self.downloads.open(*no)) {
+                return Some(Todo::Step(*no, step));
+            }
+        }
+        None
+    }
+
+    fn fetch(&mut self, relay: RelayNo, ids: Vec<EventId>, now: Now) {
+        let filter = Filter {
+            ids: Some(ids.clone()),
+            ..Filter::default()
+        };
+        let most = 2 * ids.len() as u32 + 10;
+        let purpose = Purpose::Fetch {
+            ids: ids.into_iter().collect(),
+        };
+        self.subscribe(relay, purpose, vec![filter], Some(most), now);
+    }
+
+    fn catch_up(
+        &mut self,
+        relay: RelayNo,
+        batch: BatchNo,
+        chunks: Vec<super::filters::Chunk>,
+        since: Option<Timestamp>,
+        now: Now,
+    ) {
+        let index = &self.targets.repos;
+        let filters = chunks.iter().flat_map(|chunk| chunk.filters(index, since));
+        let filters: Vec<Filter> = filters.filter(|filter| !is_void(filter)).collect();
+        if filters.is_empty() {
+            return self.try_finish(batch);
+        }
+        let purpose = Purpose::CatchUp {
+            batch,
+            chunks,
+            since,
+        };
+        self.subscribe(relay, purpose, filters, Some(FLOOD), now);
+    }
+
+    fn start_step(
+        &mut self,
+        relay: RelayNo,
+        batch: BatchNo,
+        step: Step,
+        now: Now,
+        here: &dyn Here,
+    ) {
+        match step.how {
+            How::Compare => self.compare(relay, batch, step, now, here),
+            How::Pages => {
+                let until = Timestamp(now.unix.0.saturating_add(AHEAD));
+                let paging = Paging::new(step.until.unwrap_or(until));
+                self.page(relay, batch, step, paging, now);
+            }
+        }
+    }
+
+    fn compare(&mut self, relay: RelayNo, batch: BatchNo, step: Step, now: Now, here: &dyn Here) {
+        let index = &self.targets.repos;
+        let mut filter = step.chunk.filter(step.letter, index, step.since);
+        filter.until = step.until;
+        if is_void(&filter) {
+            return self.try_finish(batch);
+        }
+        let mut aside = Vec::new();
+        if step.chunk.layer == Layer::Announcements {
+            aside = self.memo.aside(step.since, step.until, now.unix);
+            let fits = |at: Timestamp| {
+                step.since.is_none_or(|since| at >= since)
+                    && step.until.is_none_or(|until| at <= until)
+            };
+            let held = here.held_announcements().into_iter();
+            aside.extend(held.filter(|(at, _)| fits(*at)));
+        }
+        let (aside, most) = (aside.into(), self.limits.reconcile_items);
+        let deadline = now.mono + self.limits.request_timeout;
+        let sub = Sub::new(Purpose::Compare { batch, step }, deadline);
+        self.open(relay, sub, |sub| ToRelay::Reconcile {
+            sub,
+            filter: Box::new(filter),
+            aside,
+            most,
+        });
+    }
+
+    pub(super) fn page(
+        &mut self,
+        relay: RelayNo,
+        batch: BatchNo,
+        step: Step,
+        paging: Paging,
+        now: Now,
+    ) {
+        let Some(peer) = self.peers.get(&relay) else {
+            return;
+        };
+        let limit = peer.capabilities.limit;
+        let index = &self.targets.repos;
+        let mut filter = step.chunk.filter(step.letter, index, step.since);
+        filter.until = Some(paging.until());
+        filter.limit = Some(limit as usize);
+        let past = step.since.is_some_and(|since| since > paging.until());
+        if is_void(&filter) || past {
+            return self.try_finish(batch);
+        }
+        let purpose = Purpose::Page {
+            batch,
+            step,
+            paging,
+        };
+        let most = limit.saturating_mul(4).max(FLOOD);
+        self.subscribe(relay, purpose, vec![filter], Some(most), now);
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        relay: RelayNo,
+        purpose: Purpose,
+        filters: Vec<Filter>,
+        most: Option<u32>,
+        now: Now,
+    ) {
+        let sub = Sub::new(purpose, now.mono + self.limits.request_timeout);
+        let filters: Arc<[Filter]> = filters.into();
+        self.open(relay, sub, |sub| ToRelay::Subscribe { sub, filters, most });
+    }
+
+    fn open(&mut self, relay: RelayNo, sub: Sub, ask: impl FnOnce(SubNo) -> ToRelay) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let conn = session.conn;
+        let no = session.open(sub);
+        self.ask(relay, conn, ask(no));
+    }
+
+    /// A batch is over when nothing of it is left to ask for and all that it found is here.
+    pub(super) fn try_finish(&mut self, no: BatchNo) {
+        let Some((relay, via)) = self.batches.get(&no).copied() else {
+            return;
+        };
+        let wants = self.downloads.open(no);
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let asked = session.batches.get(&no).is_some_and(Batch::is_asked);
+        if !asked || wants > 0 {
+            return;
+        }
+        let Some(batch) = session.batches.remove(&no) else {
+            return;
+        };
+        self.batches.remove(&no);
+        self.downloads.forget(no);
+        self.end_lead(&batch.leads);
+        let Some(known) = self.targets.relays.get_mut(relay) else {
+            return;
+        };
+        if batch.failed {
+            known.give_back(&batch.items);
+        } else {
+            known.confirm(&batch.items);
+            self.known.add(&batch.items);
+            if let Some(peer) = self.peers.get_mut(&relay) {
+                peer.doubts.settle(&batch.items);
+                peer.dirty = true;
+            }
+        }
+        self.tell_lacks(relay, via, &batch);
+        self.again.insert(relay);
+    }
+
+    fn tell_lacks(&mut self, relay: RelayNo, via: Via, batch: &Batch) {
+        let lacks: u32 = batch.lacks.values().sum();
+        if let Some(peer) = self.peers.get_mut(&relay)
+            && via != Via::Turn
+        {
+            peer.record.compared += batch.compared;
+            peer.record.lacks += u64::from(lacks);
+        }
+        for (repo, count) in batch.lacks.clone() {
+            self.tell(relay, |relay| Note::Lacks { relay, repo, count });
+        }
+    }
+
+    /// Nobody leads with these any more: others may begin.
+    pub(super) fn end_lead(&mut self, items: &Items) {
+        if items.is_empty() {
+            return;
+        }
+        self.leading.remove(items);
+        self.again.append(&mut self.waiting);
+    }
+
+    /// Nothing is missing: what is stored up to here has its history from this relay.
+    fn rest(&mut self, relay: RelayNo) {
+        let in_step = self.is_in_step(relay) && self.gathered.is_empty();
+        let latest = self.latest;
+        if let Some(peer) = self.peers.get_mut(&relay)
+            && in_step
+            && peer.settled != latest
+        {
+            peer.settled = latest;
+            peer.dirty = true;
+        }
+    }
+
+    /// Connected, and nothing is missing or on its way.
+    pub(super) fn is_in_step(&self, relay: RelayNo) -> bool {
+        let known = self.targets.relays.get(relay);
+        let session = self.peers.get(&relay).and_then(|peer| peer.session());
+        match (known, session) {
+            (Some(known), Some(session)) => {
+                known.missing().is_empty() && session.batches.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn remind_of_work(&mut self, relay: RelayNo) {
+        let Some(peer) = self.peers.get(&relay) else {
+            return;
+        };
+        let Some(session) = peer.session() else {
+            return;
+        };
+        for at in session.next_deadline().into_iter().chain(peer.paused) {
+            self.agenda.add(at, Timer::Work(relay));
+        }
+    }
+}
+
+fn is_small(items: &Items) -> bool {
+    let few = items.roots.len() <= SMALL && items.repos.is_empty() && !items.announcements;
+    few && !items.is_empty()
+}
+
+/// It names nothing: what it was for is gone.
+pub(super) fn is_void(filter: &Filter) -> bool {
+    filter.tags.iter().any(|(_, values)| values.is_empty())
+}

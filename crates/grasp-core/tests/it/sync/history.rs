@@ -1,0 +1,284 @@
+//! What happened before, by comparison or page by page (E9, E11, E12, R18-R22).
+
+use grasp_core::sync::io::{Complaint, End, FromRelay, ToRelay};
+use grasp_core::sync::{Note, Outcome};
+use grasp_core::{EventId, SubNo, SyncLimits, Timestamp};
+
+use super::peers::{EPOCH, HOUR, Peers, SECOND, note, repo, root};
+
+const ONE: &str = "wss://one.example";
+const TWO: &str = "wss://two.example";
+
+fn letter(filter: &grasp_core::Filter) -> Option<char> {
+    let (letter, _) = filter.tags.first()?;
+    Some(char::from(*letter))
+}
+
+#[test]
+fn layers_are_compared_letter_after_letter() {
+    let mut peers = Peers::connected(ONE);
+    let mut seen = Vec::new();
+    loop {
+        let compared = peers.compared(ONE);
+        if compared.is_empty() {
+            break;
+        }
+        for (sub, filter) in compared {
+            seen.push(letter(&filter));
+            peers.reconciled(ONE, sub);
+        }
+    }
+    assert_eq!(seen, [None, Some('A'), Some('a'), Some('q')]);
+}
+
+#[test]
+fn a_comparison_goes_back_window_after_window() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, filter) = peers.compared(ONE).remove(0);
+    assert_eq!((filter.since, filter.until), (None, None));
+    let word = FromRelay::Reconciled {
+        sub,
+        from: Timestamp(1_000),
+        compared: 20_000,
+        lacks: 0,
+        some: Vec::new(),
+    };
+    peers.say(ONE, word);
+    let (_, filter) = peers.compared(ONE).remove(0);
+    assert_eq!(filter.until, Some(Timestamp(999)));
+}
+
+#[test]
+fn a_window_with_too_much_in_it_is_halved_and_a_second_goes_by_pages() {
+    let mut peers = Peers::connected(ONE);
+    let mut halvings = 0;
+    loop {
+        let asked = peers.asked(ONE);
+        let compare = asked.iter().find_map(|what| match what {
+            ToRelay::Reconcile { sub, .. } => Some(*sub),
+            _ => None,
+        });
+        let Some(sub) = compare else {
+            let pages = asked.iter().any(|what| {
+                matches!(what, ToRelay::Subscribe { filters, .. }
+                    if filters.len() == 1 && filters[0].until.is_some())
+            });
+            assert!(pages, "{asked:?}");
+            break;
+        };
+        let why = Complaint::TooManyEvents;
+        peers.say(ONE, FromRelay::Unreconciled { sub, why });
+        halvings += 1;
+        assert!(halvings < 40);
+    }
+    let no = |note: &Note| matches!(note, Note::NoNegentropy { .. });
+    assert!(!peers.notes.iter().any(no), "it does compare");
+}
+
+#[test]
+fn an_event_is_asked_of_one_relay_at_a_time() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.say(TWO, FromRelay::Up);
+    let (one, _) = peers.compared(ONE).remove(0);
+    assert_eq!(peers.compared(TWO), [], "the first leads, the other waits");
+    let event = note(1, EPOCH);
+    peers.needs(ONE, one, &[event.id]);
+    peers.reconciled(ONE, one);
+    let (fetch, filters) = peers.subscribed(ONE).remove(0);
+    assert_eq!(filters[0].ids, Some(vec![event.id]));
+    assert_eq!(peers.compared(ONE), [], "the next letter waits for it");
+    peers.bring(ONE, fetch, &event);
+    peers.eose(ONE, fetch, 1);
+    assert_eq!(peers.compared(ONE).len(), 1);
+}
+
+/// Two relays that know everything, at the moment when both compare all again.
+fn both_compare() -> (Peers, SubNo, SubNo) {
+    let limits = SyncLimits {
+        full_min: 24 * HOUR,
+        full_max: 24 * HOUR,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.answer_all(ONE);
+    peers.say(TWO, FromRelay::Up);
+    peers.answer_all(TWO);
+    loop {
+        peers.pass(SECOND);
+        peers.say(ONE, FromRelay::Heard);
+        peers.say(TWO, FromRelay::Heard);
+        if let (Some((one, _)), Some((two, _))) =
+            (peers.compared(ONE).pop(), peers.compared(TWO).pop())
+        {
+            return (peers, one, two);
+        }
+    }
+}
+
+#[test]
+fn what_one_relay_fails_to_deliver_the_next_is_asked_for() {
+    let (mut peers, one, two) = both_compare();
+    let event = note(1, EPOCH);
+    peers.needs(ONE, one, &[event.id]);
+    peers.needs(TWO, two, &[event.id]);
+    let (fetch, _) = peers.subscribed(ONE).remove(0);
+    assert_eq!(peers.subscribed(TWO), [], "one at a time");
+    peers.eose(ONE, fetch, 0);
+    let (fetch, filters) = peers.subscribed(TWO).remove(0);
+    assert_eq!(filters[0].ids, Some(vec![event.id]));
+    peers.bring(TWO, fetch, &event);
+    let daily = |note: &&Note| matches!(note, Note::Found { gap: true, .. });
+    assert_eq!(peers.notes.iter().filter(daily).count(), 1, "E11, E17");
+}
+
+#[test]
+fn a_lost_line_hands_its_events_to_the_next() {
+    let (mut peers, one, two) = both_compare();
+    let id = EventId([5; 32]);
+    peers.needs(ONE, one, &[id]);
+    peers.needs(TWO, two, &[id]);
+    assert_eq!(peers.subscribed(ONE).len(), 1);
+    peers.say(ONE, FromRelay::Down(End::Closed));
+    assert_eq!(peers.subscribed(TWO).len(), 1);
+}
+
+#[test]
+fn a_disconnect_forgets_what_was_pending() {
+    let mut peers = Peers::connected(ONE);
+    let relay = peers.relay(ONE);
+    let sets = |peers: &Peers| {
+        let known = peers.sync.targets().relays.get(relay).unwrap();
+        (known.pending.len(), known.missing().len())
+    };
+    assert_eq!(sets(&peers), (2, 0));
+    peers.say(ONE, FromRelay::Down(End::Closed));
+    assert_eq!(sets(&peers), (0, 2), "E9");
+}
+
+#[test]
+fn without_nip77_pages_are_asked_and_one_warning_given() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    let why = Complaint::Unsupported;
+    peers.say(ONE, FromRelay::Unreconciled { sub, why });
+    let (page, filters) = peers.subscribed(ONE).remove(0);
+    assert_eq!(filters[0].limit, Some(500));
+    // A full second first, then what is older.
+    for n in 0..3 {
+        peers.bring(ONE, page, &note(n, EPOCH - 10 - u64::from(n)));
+    }
+    peers.eose(ONE, page, 3);
+    let (page, filters) = peers.subscribed(ONE).remove(0);
+    assert_eq!(filters[0].until, Some(Timestamp(EPOCH - 12)));
+    peers.eose(ONE, page, 0);
+    peers.answer_all(ONE);
+    let no = |note: &&Note| matches!(note, Note::NoNegentropy { .. });
+    assert_eq!(peers.notes.iter().filter(no).count(), 1, "R20");
+    // The next day it is tried again.
+    peers.pass_with(ONE, 26 * HOUR);
+    assert_eq!(peers.compared(ONE).len(), 1);
+}
+
+#[test]
+fn silence_is_how_some_answer_a_comparison() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    peers.pass(29 * SECOND);
+    peers.say(ONE, FromRelay::Heard);
+    peers.pass(2 * SECOND);
+    let asked = peers.asked(ONE);
+    assert!(asked.contains(&ToRelay::EndReconcile(sub)), "{asked:?}");
+    let pages = |what: &ToRelay| matches!(what, ToRelay::Subscribe { filters, .. } if filters[0].until.is_some());
+    assert!(asked.iter().any(pages));
+}
+
+#[test]
+fn eose_twice_late_or_never() {
+    let limits = SyncLimits {
+        negentropy: false,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    // Not one EOSE: it is taken at its silence.
+    for _ in 0..20 {
+        peers.pass(30 * SECOND);
+        peers.say(ONE, FromRelay::Heard);
+    }
+    let relay = peers.relay(ONE);
+    let known = peers.sync.targets().relays.get(relay).unwrap();
+    assert_eq!((known.missing().len(), known.pending.len()), (0, 0));
+    // Late and twice: nothing happens.
+    for n in 0..9 {
+        peers.eose(ONE, SubNo(n), 7);
+        peers.eose(ONE, SubNo(n), 7);
+    }
+}
+
+#[test]
+fn a_small_answer_to_a_relay_that_gave_more_is_the_end() {
+    let mut peers = Peers::in_step(ONE);
+    peers.news(root(9, &[repo(1)]));
+    peers.pass(SECOND);
+    let (sub, _) = peers.subscribed(ONE).remove(0);
+    for n in 0..5 {
+        peers.bring(ONE, sub, &note(n, EPOCH + u64::from(n)));
+    }
+    peers.eose(ONE, sub, 5);
+    let pages = peers.subscribed(ONE);
+    assert_eq!(pages.len(), 1, "R19: it may have been cut: {pages:?}");
+}
+
+#[test]
+fn what_was_refused_for_good_is_not_asked_for_again() {
+    let (mut peers, one, two) = both_compare();
+    let event = note(1, EPOCH);
+    peers.needs(ONE, one, &[event.id]);
+    let (fetch, _) = peers.subscribed(ONE).remove(0);
+    let ticket = peers.deliver(ONE, fetch, &event);
+    let fate = grasp_core::sync::Fate::ForGood;
+    peers.judge(ticket, Outcome::Dismissed(fate));
+    peers.needs(TWO, two, &[event.id]);
+    assert_eq!(peers.subscribed(TWO), [], "R36");
+}
+
+#[test]
+fn what_could_not_be_taken_for_now_is_asked_for_again() {
+    let (mut peers, one, _) = both_compare();
+    let event = note(1, EPOCH);
+    peers.needs(ONE, one, &[event.id]);
+    let (fetch, _) = peers.subscribed(ONE).remove(0);
+    let ticket = peers.deliver(ONE, fetch, &event);
+    peers.judge(ticket, Outcome::NotNow);
+    peers.eose(ONE, fetch, 1);
+    peers.asked(ONE);
+    peers.pass(60 * SECOND);
+    let subs = peers.subscribed(ONE);
+    let ids: Vec<_> = subs.iter().filter_map(|(_, f)| f[0].ids.clone()).collect();
+    assert_eq!(ids, [vec![event.id]], "a full disk loses nothing");
+}
+
+#[test]
+fn an_early_event_is_asked_for_when_what_it_waits_for_has_come() {
+    let mut peers = Peers::in_step(ONE);
+    let event = note(1, EPOCH);
+    let ticket = peers.deliver(ONE, SubNo(0), &event);
+    let fate = grasp_core::sync::Fate::Early(vec![77]);
+    peers.judge(ticket, Outcome::Dismissed(fate));
+    peers.pass_with(ONE, 5 * HOUR);
+    peers.asked(ONE);
+    peers.sync.accepted(&EventId([8; 32]), &[77], &[]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Heard);
+    let subs = peers.subscribed(ONE);
+    let ids: Vec<_> = subs.iter().filter_map(|(_, f)| f[0].ids.clone()).collect();
+    assert_eq!(ids, [vec![event.id]], "hours later");
+}

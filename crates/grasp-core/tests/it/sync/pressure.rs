@@ -1,0 +1,188 @@
+//! What relays refuse, and what they do wrong (R26-R29, R32, R34).
+
+use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
+use grasp_core::sync::{Link, Note};
+use grasp_core::{SubNo, SyncLimits};
+
+use super::peers::{MINUTE, Peers, SECOND, repo, root};
+
+const ONE: &str = "wss://one.example";
+const TWO: &str = "wss://two.example";
+
+#[test]
+fn a_rate_limited_relay_delays_only_itself() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.say(TWO, FromRelay::Up);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    let why = Complaint::RateLimited;
+    peers.say(ONE, FromRelay::Unreconciled { sub, why });
+    assert_eq!(peers.asked(ONE), []);
+    peers.pass(29 * SECOND);
+    assert_eq!(peers.asked(ONE), [], "within a minute, not at once");
+    peers.pass(2 * SECOND);
+    assert_eq!(peers.compared(ONE).len(), 1);
+    // Refused again: longer.
+    let (sub, _) = (SubNo(2), ());
+    peers.say(ONE, FromRelay::Unreconciled { sub, why });
+    peers.say(TWO, FromRelay::Heard);
+    peers.pass(55 * SECOND);
+    assert_eq!(peers.asked(ONE), []);
+}
+
+#[test]
+fn limits_of_the_document_are_kept() {
+    let mut peers = Peers::new();
+    for n in 1..=9 {
+        peers.announce(&repo(n), &[ONE]);
+    }
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let said = Description {
+        subscriptions: Some(3),
+        filters: Some(3),
+        ..Description::default()
+    };
+    peers.say(ONE, FromRelay::Described(Some(said)));
+    peers.answer_all(ONE);
+    for n in 0..40 {
+        peers.news(root(n, &[repo(1)]));
+        peers.pass_with(ONE, 30 * SECOND);
+        let mut open = 0;
+        for what in peers.asked(ONE) {
+            match what {
+                ToRelay::Subscribe { sub, filters, .. } => {
+                    assert!(filters.len() <= 3, "{filters:?}");
+                    open += 1;
+                    peers.eose(ONE, sub, 0);
+                }
+                ToRelay::Reconcile { sub, .. } => peers.reconciled(ONE, sub),
+                _ => {}
+            }
+        }
+        assert!(open <= 3);
+    }
+}
+
+#[test]
+fn more_roots_than_live_room_are_compared_in_turn() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let said = Description {
+        subscriptions: Some(1),
+        ..Description::default()
+    };
+    peers.say(ONE, FromRelay::Described(Some(said)));
+    peers.answer_all(ONE);
+    peers.news(root(1, &[repo(1)]));
+    peers.pass(SECOND);
+    peers.answer_all(ONE);
+    let status = peers.sync.status(peers.clock());
+    let relay = status.relays.first().unwrap();
+    assert!(relay.not_live > 0, "the operator sees how many");
+    peers.pass_with(ONE, 11 * MINUTE);
+    let compared = peers.compared(ONE);
+    assert!(compared.iter().all(|(_, filter)| filter.since.is_some()));
+    assert!(!compared.is_empty(), "R29");
+}
+
+#[test]
+fn a_notice_without_a_name_means_the_newest_request() {
+    let mut peers = Peers::in_step(ONE);
+    peers.news(root(9, &[repo(1)]));
+    peers.pass(SECOND);
+    assert_eq!(peers.subscribed(ONE).len(), 1);
+    peers.say(ONE, FromRelay::Notice(Complaint::Other));
+    assert_eq!(peers.asked(ONE), [], "small talk");
+    peers.say(ONE, FromRelay::Notice(Complaint::TooManySubscriptions));
+    let status = peers.sync.status(peers.clock());
+    let learned = status.relays.first().unwrap().capabilities.subscriptions;
+    assert_eq!(learned, 1, "two were too many");
+}
+
+#[test]
+fn who_we_are_is_shown_only_when_it_is_asked_for_and_once() {
+    let mut peers = Peers::connected(ONE);
+    peers.say(ONE, FromRelay::Challenge("abc".to_owned()));
+    let auth = |what: &ToRelay| matches!(what, ToRelay::Authenticate { .. });
+    let asked = peers.asked(ONE);
+    assert!(!asked.iter().any(auth), "nothing was refused");
+    let subs = asked.iter().filter_map(|what| match what {
+        ToRelay::Subscribe { sub, .. } => Some(*sub),
+        _ => None,
+    });
+    for sub in subs {
+        peers.close(ONE, sub, Complaint::AuthRequired);
+        peers.say(ONE, FromRelay::Notice(Complaint::AuthRequired));
+    }
+    let asked = peers.asked(ONE);
+    assert_eq!(asked.iter().filter(|what| auth(what)).count(), 1);
+    peers.say(ONE, FromRelay::Authenticated(true));
+    let watches = |what: &ToRelay| matches!(what, ToRelay::Subscribe { .. });
+    assert!(
+        peers.asked(ONE).iter().any(watches),
+        "and what was refused is asked again"
+    );
+}
+
+#[test]
+fn misbehaviour_is_told_and_ends_the_line() {
+    let mut peers = Peers::in_step(ONE);
+    let bad = |fault| FromRelay::Bad {
+        sub: Some(SubNo(0)),
+        id: None,
+        fault,
+    };
+    for _ in 0..19 {
+        peers.say(ONE, bad(Fault::WrongSignature));
+    }
+    assert!(peers.link(ONE).is_up());
+    peers.say(ONE, bad(Fault::WrongSignature));
+    assert!(!peers.link(ONE).is_up());
+    let told = |note: &&Note| matches!(note, Note::Misbehaved { .. });
+    assert_eq!(
+        peers.notes.iter().filter(told).count(),
+        1,
+        "once, not twenty times"
+    );
+    assert!(
+        peers
+            .notes
+            .iter()
+            .any(|note| matches!(note, Note::Shunned { .. }))
+    );
+    let Link::Down {
+        retry: Some(at), ..
+    } = peers.link(ONE)
+    else {
+        panic!("it is tried again");
+    };
+    assert!(at.0 - peers.now >= 5 * MINUTE);
+}
+
+#[test]
+fn a_flood_ends_a_request_and_what_it_brought_counts() {
+    let limits = SyncLimits {
+        negentropy: false,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let subs = peers.subscribed(ONE);
+    let page = subs.iter().find(|(_, filters)| filters[0].until.is_some());
+    let page = page.unwrap().0;
+    let word = FromRelay::Bad {
+        sub: Some(page),
+        id: None,
+        fault: Fault::Flood,
+    };
+    peers.say(ONE, word);
+    let asked = peers.asked(ONE);
+    assert!(asked.contains(&ToRelay::Unsubscribe(page)), "{asked:?}");
+}
