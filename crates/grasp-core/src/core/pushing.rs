@@ -140,10 +140,12 @@ impl Core {
     }
 
     /// Repositories have settled: tell those whose push waited for it. Not those that must be
-    /// looked at once more.
+    /// looked at once more, or are being looked at: one that has settled may have made room for
+    /// the next.
     pub(super) fn report_pushes(&mut self, identifier: &Identifier) {
         let again = self.settle_again.get(identifier);
-        let unsettled = |repo: &RepoId| again.is_some_and(|again| again.contains(repo));
+        let waits = |repo: &RepoId| again.is_some_and(|again| again.contains(repo));
+        let unsettled = |repo: &RepoId| waits(repo) || self.is_settling(repo);
         let ended: Vec<PushId> = self
             .pushes
             .iter()

@@ -1,10 +1,10 @@
 //! A push brings objects; a signed state moves refs.
 
-use grasp_core::Answer;
 use grasp_core::push::PushRefusal;
+use grasp_core::{Answer, Pubkey, PushId};
 use grasp_sim::forge::commit;
 
-use crate::scene::{DEV, MAIN, MINUTE, Scene, announce, refs, served, state, tool};
+use crate::scene::{CAROL, DEV, MAIN, MINUTE, Scene, announce, refs, served, state, tool};
 use crate::stage::{ALICE, BOB};
 
 #[test]
@@ -116,6 +116,30 @@ fn of_two_pushes_at_once_the_one_of_the_newer_state_has_the_last_word() {
         }
         assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(3))]));
     }
+}
+
+/// Everybody's own "tool", announced and signed, with a push whose objects are there.
+fn arrived(scene: &mut Scene, owners: &[Pubkey]) -> Vec<PushId> {
+    let commands = [(MAIN, Some(commit(1)))];
+    let mut pushes = Vec::new();
+    for owner in owners {
+        let announcement = announce(scene, *owner, &[]);
+        assert_eq!(scene.publish(&announcement), Answer::Held);
+        let event = state(scene, *owner, &[(MAIN, commit(1))]);
+        assert_eq!(scene.publish(&event), Answer::Held);
+        pushes.extend(scene.begin_push(&tool(*owner), &commands));
+        scene.git.take(&tool(*owner), [commit(1)]);
+    }
+    assert_eq!(pushes.len(), owners.len());
+    pushes
+}
+
+#[test]
+fn pushes_at_once_to_repositories_of_one_name_each_hear_of_their_own() {
+    let mut scene = Scene::new();
+    let pushes = arrived(&mut scene, &[ALICE, BOB, CAROL]);
+    let results = scene.finish_together(&pushes);
+    assert_eq!(results, [Ok(()), Ok(()), Ok(())]);
 }
 
 #[test]

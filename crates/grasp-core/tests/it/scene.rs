@@ -146,6 +146,18 @@ impl Scene {
         self.reports.remove(&push).expect("every push is reported")
     }
 
+    /// Pushes whose objects came in the same moment, and how each of them ended.
+    pub fn finish_together(&mut self, pushes: &[PushId]) -> Vec<Pushed> {
+        for push in pushes {
+            let (push, taken) = (*push, Ok(()));
+            let input = Input::PushTaken { push, taken };
+            self.core.handle(input, self.clock(), &self.disk);
+        }
+        self.perform();
+        let report = |push| self.reports.remove(push).expect("every push is reported");
+        pushes.iter().map(report).collect()
+    }
+
     /// Time passes, deadline by deadline.
     pub fn pass(&mut self, span: Duration) {
         let end = self.now + span;
