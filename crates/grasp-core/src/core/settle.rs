@@ -81,7 +81,27 @@ impl Core {
             again.extend(repos);
             return;
         }
-        let (repos, states) = self.connected(identifier, repos, facts);
+        let mut next = Some(repos.into_iter().collect());
+        while let Some(repos) = next {
+            if self.begin_settling(identifier, &repos, facts) {
+                return;
+            }
+            next = self.end_settling(identifier);
+        }
+    }
+
+    /// False if there is nothing to do.
+    fn begin_settling(
+        &mut self,
+        identifier: &Identifier,
+        seeds: &BTreeSet<RepoId>,
+        facts: &dyn Facts,
+    ) -> bool {
+        let (repos, states) = self.connected(identifier, seeds, facts);
+        self.leave_for_later(identifier, seeds, &repos);
+        if states.is_empty() || repos.is_empty() {
+            return false;
+        }
         let mut objects: Vec<ObjectId> = states
             .iter()
             .flat_map(|state| state.targets.refs.values().copied())
@@ -96,15 +116,32 @@ impl Core {
             objects: objects.into(),
             storing: Vec::new(),
         };
-        if settle.states.is_empty() || settle.repos.is_empty() {
-            return self.after_settling(identifier, facts);
-        }
         for (n, member) in settle.repos.iter().enumerate() {
             let task = GitTask::Probe(Arc::clone(&settle.objects));
             let repo = member.repo.clone();
             self.ask_git(&repo, task, Errand::Settle(identifier.clone(), n));
         }
         self.settling.insert(identifier.clone(), settle);
+        true
+    }
+
+    /// More than fit together: the rest has its turn after these.
+    fn leave_for_later(
+        &mut self,
+        identifier: &Identifier,
+        seeds: &BTreeSet<RepoId>,
+        taken: &[Member],
+    ) {
+        if taken.len() < MAX_TOGETHER {
+            return;
+        }
+        let is_taken = |repo: &RepoId| taken.iter().any(|member| member.repo == *repo);
+        let left = seeds.iter().filter(|repo| !is_taken(repo));
+        let left: Vec<RepoId> = left.cloned().collect();
+        if !left.is_empty() {
+            let again = self.settle_again.entry(identifier.clone()).or_default();
+            again.extend(left);
+        }
     }
 
     /// Its refs may be moving.
@@ -117,11 +154,11 @@ impl Core {
     fn connected(
         &self,
         identifier: &Identifier,
-        seeds: Vec<RepoId>,
+        seeds: &BTreeSet<RepoId>,
         facts: &dyn Facts,
     ) -> (Vec<Member>, Vec<Candidate>) {
         let mut repos: Vec<RepoId> = Vec::new();
-        let mut queue: Vec<RepoId> = seeds;
+        let mut queue: Vec<RepoId> = seeds.iter().cloned().collect();
         let mut authors = BTreeSet::new();
         while let Some(repo) = queue.pop() {
             if repos.contains(&repo)
@@ -132,7 +169,10 @@ impl Core {
             }
             for author in self.registry.maintainers(&repo).iter() {
                 if authors.insert(*author) {
-                    queue.extend(self.registry.maintained_by(author, identifier));
+                    let mut near = self.registry.maintained_by(author, identifier);
+                    // From the end: what was asked for before what only hangs together with it.
+                    near.sort_by_key(|repo| seeds.contains(repo));
+                    queue.extend(near);
                 }
             }
             repos.push(repo);
@@ -411,8 +451,15 @@ impl Core {
         }
     }
 
-    /// What is still held becomes durable; pushes hear how it ended; then whatever came meanwhile.
+    /// Then whatever came meanwhile.
     fn after_settling(&mut self, identifier: &Identifier, facts: &dyn Facts) {
+        if let Some(repos) = self.end_settling(identifier) {
+            self.settle(identifier, repos.into_iter().collect(), facts);
+        }
+    }
+
+    /// What is still held becomes durable; pushes hear how it ended; what came meanwhile is next.
+    fn end_settling(&mut self, identifier: &Identifier) -> Option<BTreeSet<RepoId>> {
         let mut waiting = self.purgatory.states(identifier);
         let owners = self.purgatory.announcements(identifier);
         waiting.extend(owners);
@@ -423,12 +470,13 @@ impl Core {
         });
         self.write_down(waiting);
         self.report_pushes(identifier);
-        if let Some(repos) = self.settle_again.remove(identifier) {
-            return self.settle(identifier, repos.into_iter().collect(), facts);
+        let next = self.settle_again.remove(identifier);
+        if next.is_none() {
+            for repo in self.check_settled.remove(identifier).unwrap_or_default() {
+                self.check(repo);
+            }
         }
-        for repo in self.check_settled.remove(identifier).unwrap_or_default() {
-            self.check(repo);
-        }
+        next
     }
 
     /// Somebody waits for it to be written, and nothing else comes first.

@@ -143,6 +143,15 @@ fn pushes_at_once_to_repositories_of_one_name_each_hear_of_their_own() {
 }
 
 #[test]
+fn nobody_is_forgotten_among_many_that_push_to_one_name() {
+    let mut scene = Scene::new();
+    let owners: Vec<Pubkey> = (100..200).map(|n| Pubkey([n; 32])).collect();
+    let pushes = arrived(&mut scene, &owners);
+    let results = scene.finish_together(&pushes);
+    assert_eq!(results, vec![Ok(()); owners.len()]);
+}
+
+#[test]
 fn a_client_that_vanishes_changes_nothing() {
     let mut scene = Scene::new();
     served(&mut scene, ALICE, &[]);
