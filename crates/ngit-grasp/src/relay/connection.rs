@@ -30,7 +30,7 @@ use crate::phase::{Phase, reached};
 
 /// Frames put together into one write.
 const MAX_GATHERED: usize = 256;
-/// How long a connection that is being dropped may take to hear why.
+/// How long a connection that is being dropped may take to hear why, and to say that it did.
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long answers may be on their way when the server stops; then there is still time to say so.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -447,7 +447,11 @@ impl Connection {
             let reason = reason.into();
             self.ws
                 .send(Message::Close(Some(CloseFrame { code, reason })))
-                .await
+                .await?;
+            // Closed with something of theirs unread, the system would take back what is still on
+            // its way to them: answers, and this.
+            while !matches!(end, End::Gone) && matches!(self.ws.recv().await, Some(Ok(_))) {}
+            Ok::<_, axum::Error>(())
         };
         let _ = timeout(LAST_WORD, farewell).await;
     }

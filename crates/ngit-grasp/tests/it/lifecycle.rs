@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt as _, StreamExt as _};
 use grasp_core::Event;
 use testkit::{Author, Client, Server, Value, json, now};
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::support::{
     HANDSHAKE, accept, ask_to_stop, author, by, client, eventually, get, head, ids, ids_of, metric,
@@ -55,6 +55,45 @@ async fn what_was_acknowledged_before_sigterm_is_there_after_the_restart() {
     let mut client = self::client(&server).await;
     let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(sorted(ids_of(&found)), sorted(ids(&events)));
+}
+
+/// Sends what needs no answer until it is told to stop: the close code, and why it could not send
+/// any more.
+async fn flood(url: String) -> (Option<u16>, tungstenite::Error) {
+    let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
+    let (mut sink, mut stream) = socket.split();
+    let sending = tokio::spawn(async move {
+        loop {
+            if let Err(error) = sink.send(Message::text(r#"["CLOSE","nothing"]"#)).await {
+                return error;
+            }
+        }
+    });
+    let mut farewell = None;
+    while let Some(Ok(message)) = stream.next().await {
+        if let Message::Close(frame) = message {
+            farewell = frame.map(|frame| frame.code.into());
+        }
+    }
+    (farewell, sending.await.unwrap())
+}
+
+#[tokio::test]
+async fn who_is_still_sending_at_the_end_is_not_cut_off() {
+    let server = start(&[]);
+    let floods: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(flood(server.ws_url())))
+        .collect();
+    eventually("they send", async || {
+        metric(&server, r#"ngit_messages_total{type="CLOSE"}"#) > 1_000.0
+    })
+    .await;
+    ask_to_stop(&server);
+    for flood in floods {
+        let (farewell, error) = flood.await.unwrap();
+        assert_eq!(farewell, Some(1001), "{error}");
+        assert!(!matches!(error, tungstenite::Error::Io(_)), "{error}");
+    }
 }
 
 /// Sends without pause; the server stops somewhere in the middle.
