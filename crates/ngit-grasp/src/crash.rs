@@ -1,6 +1,5 @@
 //! Named places where a test ends the process, as a power cut would. `FAILPOINTS` says which:
-//! `after-commit=2*off->return` ends it after the third commit; `before-refs=sleep(1000)` keeps
-//! it waiting. Without the feature
+//! `after-commit=2*off->return` ends it after the third commit. Without the feature
 //! `crash-points`, which a normal build does not have, nothing is here.
 
 /// Reads which points end the process, for the rest of its life.

@@ -1,5 +1,9 @@
 //! Bounds on git work: places, room in a repository, room on the disk. Whoever meets one is told.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use testkit::{Author, Client, Project, WorkTree, now};
 
 use crate::git_load::{Slow, assert_nothing_left};
@@ -78,16 +82,52 @@ async fn an_address_gets_so_much_git_at_once_and_no_more() {
     .await;
 }
 
+/// A pipe in the place of a repository's refs: whoever looks at them waits.
+struct HeldRefs {
+    refs: PathBuf,
+    pipe: PathBuf,
+    kept: PathBuf,
+}
+
+impl HeldRefs {
+    fn of(dir: &Path) -> Self {
+        let held = Self {
+            refs: dir.join("packed-refs"),
+            pipe: dir.join("pipe"),
+            kept: dir.join("kept"),
+        };
+        let made = Command::new("mkfifo").arg(&held.pipe).status().unwrap();
+        assert!(made.success(), "{made}");
+        fs::rename(&held.refs, &held.kept).unwrap();
+        fs::rename(&held.pipe, &held.refs).unwrap();
+        held
+    }
+
+    /// Whoever looks from now on sees the refs.
+    fn let_go(&self) {
+        fs::rename(&self.refs, &self.pipe).unwrap();
+        fs::rename(&self.kept, &self.refs).unwrap();
+    }
+
+    /// Whoever waits at the pipe finds it empty.
+    fn wake(&self) {
+        let mut both_ends = fs::File::options();
+        both_ends.read(true).write(true);
+        drop(both_ends.open(&self.pipe).unwrap());
+    }
+}
+
 /// Lists of refs and pages are held up, so that they are many at once.
 #[tokio::test]
 async fn a_flood_of_looks_is_told_to_come_back() {
     let server = grasp_with(&[
         ("NGIT_GIT_CONCURRENT_PER_IP", "1"),
         ("NGIT_TRUSTED_PROXIES", "127.0.0.1"),
-        ("FAILPOINTS", "before-refs=sleep(1000)"),
     ]);
     let (project, tree) = (Project::new(&Author::new(1), "seen"), WorkTree::new());
+    let other = Project::new(&Author::new(2), "other");
     hosted(&server, &project, &tree).await;
+    hosted(&server, &other, &WorkTree::new()).await;
     let (addr, page) = (server.addr(), path(&server, &project));
     let refs = format!("{page}/info/refs?service=git-upload-pack");
     let ask = move |path: &str, from: &str| {
@@ -95,6 +135,7 @@ async fn a_flood_of_looks_is_told_to_come_back() {
         request(addr, "GET", path, &headers)
     };
     let one = "198.51.100.7";
+    let held = HeldRefs::of(&directory(&server, &project));
     let waiting: Vec<_> = (0..4)
         .map(|_| {
             let refs = refs.clone();
@@ -105,7 +146,14 @@ async fn a_flood_of_looks_is_told_to_come_back() {
     eventually("all places are taken", looking).await;
     assert_busy(&ask(&refs, one), "your address");
     assert_busy(&ask(&page, one), "your address");
-    assert_eq!(ask(&page, "198.51.100.8").status, 200);
+    let elsewhere = path(&server, &other);
+    assert_eq!(ask(&elsewhere, "198.51.100.8").status, 200);
+    held.let_go();
+    let ended = || async {
+        held.wake();
+        waiting.iter().all(std::thread::JoinHandle::is_finished)
+    };
+    eventually("all have had their look", ended).await;
     for look in waiting {
         assert_eq!(look.join().unwrap(), 200);
     }

@@ -24,9 +24,9 @@ use self::busy::{Busy, Places, Turn, Turnstile};
 use self::room::{Disk, Rooms};
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
+use crate::driver;
 use crate::hosting::Repositories;
 use crate::metrics::Metrics;
-use crate::{crash, driver};
 
 /// Commands of a push, and what a fetch says it has, before any pack. 64 MiB are a million `have`
 /// lines.
@@ -181,10 +181,7 @@ impl GitSite {
             return (StatusCode::FORBIDDEN, text).into_response();
         };
         let opened = repo.clone();
-        let advert = move || {
-            crash::before("refs");
-            Ok(advertise(service, protocol, &opened.refs()?))
-        };
+        let advert = move || Ok(advertise(service, protocol, &opened.refs()?));
         let body = match off_the_loop(advert).await {
             Ok(body) => body,
             Err(error) => return failed(&repo.dir().display(), &error),
