@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// Far beyond any answer of a healthy server, also on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Between two looks at a condition that nobody announces.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
