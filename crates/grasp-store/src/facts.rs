@@ -18,6 +18,8 @@ const MAX_ROWS: usize = 32;
 const MAX_PULL_REQUESTS: usize = 2_000;
 /// Rows looked at for them; comments name the repository, too.
 const MAX_NAMING: usize = 20_000;
+/// Events of one page at the start: at most 256 x 0.5 MB.
+const PAGE: usize = 256;
 
 /// Runs a piece of code on a view of any backend; `None` when the store cannot say.
 macro_rules! asking {
@@ -100,11 +102,14 @@ impl Facts for Store {
 impl Store {
     /// Everything that the core must know at the start, in the order in which it wants it.
     pub fn kept(&self, mut visit: impl FnMut(Restore)) -> Result<(), StoreError> {
+        self.each_of_kind(Kind::ANNOUNCEMENT, |event, seq| {
+            visit(Restore::Announcement { event, seq });
+        })?;
+        for kind in nip34::ROOTS {
+            self.each_of_kind(kind, |event, seq| visit(Restore::Root { event, seq }))?;
+        }
         let mut held = Vec::new();
         reading!(self, |kv| {
-            for (event, seq) in of_kind(kv, Kind::ANNOUNCEMENT)? {
-                visit(Restore::Announcement { event, seq });
-            }
             for row in kv.rows(Table::Applied, Bound::Unbounded)? {
                 let (key, value) = row?;
                 visit(schema::read_applied(key, value)?);
@@ -119,9 +124,44 @@ impl Store {
         })?;
         let is_announcement = |held: &Restore| matches!(held, Restore::Held { event, .. } if event.kind == Kind::ANNOUNCEMENT);
         held.sort_by_key(|held| !is_announcement(held));
-        held.into_iter().for_each(visit);
-        Ok(())
+        held.into_iter().for_each(&mut visit);
+        reading!(self, |kv| {
+            for row in kv.rows(Table::Relays, Bound::Unbounded)? {
+                schema::read_relay(row?.1).into_iter().for_each(&mut visit);
+            }
+            for row in kv.rows(Table::Dismissed, Bound::Unbounded)? {
+                let (key, value) = row?;
+                visit(schema::read_dismissed(key, value)?);
+            }
+            Ok(())
+        })
     }
+
+    /// Page by page, so that all of them are never in memory at once, and that whoever visits may
+    /// ask the store in turn.
+    fn each_of_kind(
+        &self,
+        kind: Kind,
+        mut visit: impl FnMut(Arc<Event>, Seq),
+    ) -> Result<(), StoreError> {
+        let mut from = Bound::Included(schema::kind_prefix(kind).to_vec());
+        loop {
+            let page = reading!(self, |kv| page_of_kind(kv, kind, from.as_ref()))?;
+            for (event, seq) in page.events {
+                visit(event, seq);
+            }
+            match page.last {
+                Some(last) => from = Bound::Excluded(last),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Some events of a kind, and the key after which there may be more.
+struct Page {
+    events: Vec<(Arc<Event>, Seq)>,
+    last: Option<Vec<u8>>,
 }
 
 fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError> {
@@ -190,18 +230,26 @@ fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-fn of_kind(kv: &impl Read, kind: Kind) -> Result<Vec<(Arc<Event>, Seq)>, StoreError> {
+fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Page, StoreError> {
     let prefix = schema::kind_prefix(kind);
-    let mut events = Vec::new();
-    for row in kv.rows(Table::ByKind, Bound::Included(&prefix))? {
+    let mut page = Page {
+        events: Vec::new(),
+        last: None,
+    };
+    for row in kv.rows(Table::ByKind, from.map(Vec::as_slice))? {
         let (key, value) = row?;
         if !key.starts_with(&prefix) {
             break;
         }
         let seq = IndexValue::from_bytes(value)?.seq;
         if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
-            events.push((Arc::new(Record::decode(bytes)?.event()?), seq));
+            page.events
+                .push((Arc::new(Record::decode(bytes)?.event()?), seq));
+        }
+        if page.events.len() == PAGE {
+            page.last = Some(key.to_vec());
+            break;
         }
     }
-    Ok(events)
+    Ok(page)
 }

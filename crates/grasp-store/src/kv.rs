@@ -37,15 +37,20 @@ pub(crate) enum Table {
     Applied,
     /// id → events whose git data is gone: stored, and seen by no reader.
     Hidden,
+    /// key of its address → JSON of what is known of another relay.
+    Relays,
+    /// id → events that came and were not taken.
+    Dismissed,
 }
 
 impl Table {
     /// Cannot be made again from the log: its changes are written with the commit itself.
     pub(crate) fn is_direct(self) -> bool {
-        matches!(self, Table::Held | Table::Applied | Table::Hidden)
+        use Table::{Applied, Dismissed, Held, Hidden, Relays};
+        matches!(self, Held | Applied | Hidden | Relays | Dismissed)
     }
 
-    pub(crate) const ALL: [(Table, &'static str); 15] = [
+    pub(crate) const ALL: [(Table, &'static str); 17] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -61,6 +66,8 @@ impl Table {
         (Table::Held, "held"),
         (Table::Applied, "applied"),
         (Table::Hidden, "hidden"),
+        (Table::Relays, "relays"),
+        (Table::Dismissed, "dismissed"),
     ];
 }
 

@@ -157,10 +157,10 @@ impl Store {
                         Change::Applied { repo, rank } => batch.applied(repo, rank)?,
                         Change::Hide(id) => batch.hide(id)?,
                         Change::Show(id) => batch.show(id)?,
-                        Change::Relay(_)
-                        | Change::ForgetRelay(_)
-                        | Change::Dismiss(_)
-                        | Change::Recall(_) => {}
+                        Change::Relay(memory) => batch.know_relay(memory)?,
+                        Change::ForgetRelay(url) => batch.forget_relay(url)?,
+                        Change::Dismiss(row) => batch.dismiss(row)?,
+                        Change::Recall(id) => batch.recall(id)?,
                     }
                 }
                 words.push(outcomes);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use grasp_core::event::{Address, Event};
 use grasp_core::nip34::Rank;
+use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{EventId, Identifier, Kind, Pubkey, RepoId, Restore, Seq, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -351,6 +352,56 @@ pub(crate) fn read_rank(value: &[u8]) -> Result<Rank, StoreError> {
 pub(crate) fn read_hidden(key: &[u8]) -> Result<Restore, StoreError> {
     let id = key.try_into().map_err(|_| damaged())?;
     Ok(Restore::Hidden(EventId(id)))
+}
+
+/// A row of `Relays`.
+pub(crate) fn relay_row(memory: &RelayMemory) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(memory).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+/// `None` for what another version wrote: it is learned again.
+pub(crate) fn read_relay(row: &[u8]) -> Option<Restore> {
+    let memory = serde_json::from_slice(row).ok()?;
+    Some(Restore::Relay(Arc::new(memory)))
+}
+
+const FOR_GOOD: u8 = 0;
+const EARLY: u8 = 1;
+const RESTS: u8 = 2;
+
+/// A row of `Dismissed`: time, announcement or not, fate, until when it rests, causes.
+pub(crate) fn dismissed_row(dismissed: &Dismissed) -> Vec<u8> {
+    let (fate, until, causes): (u8, u64, &[u64]) = match &dismissed.fate {
+        Fate::ForGood => (FOR_GOOD, 0, &[]),
+        Fate::Early(causes) => (EARLY, 0, causes),
+        Fate::Rests(until, causes) => (RESTS, until.0, causes),
+    };
+    let mut row = dismissed.at.0.to_be_bytes().to_vec();
+    row.extend([u8::from(dismissed.announcement), fate]);
+    row.extend(until.to_be_bytes());
+    row.extend(causes.iter().flat_map(|cause| cause.to_be_bytes()));
+    row
+}
+
+pub(crate) fn read_dismissed(key: &[u8], row: &[u8]) -> Result<Restore, StoreError> {
+    let id = EventId(key.try_into().map_err(|_| damaged())?);
+    let (at, rest) = row.split_first_chunk().ok_or_else(damaged)?;
+    let ([announcement, fate], rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let (until, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let until = Timestamp(u64::from_be_bytes(*until));
+    let causes: Result<Vec<u64>, StoreError> = rest.chunks(8).map(read_u64).collect();
+    let causes = causes?;
+    Ok(Restore::Dismissed(Dismissed {
+        id,
+        at: Timestamp(u64::from_be_bytes(*at)),
+        announcement: *announcement != 0,
+        fate: match *fate {
+            FOR_GOOD => Fate::ForGood,
+            EARLY => Fate::Early(causes),
+            RESTS => Fate::Rests(until, causes),
+            _ => return Err(damaged()),
+        },
+    }))
 }
 
 pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {

@@ -5,6 +5,8 @@ use std::ops::Bound;
 
 use grasp_core::event::{Address, Event, Kind};
 use grasp_core::nip34::Rank;
+use grasp_core::relay_url::RelayUrl;
+use grasp_core::sync::{Dismissed, RelayMemory};
 use grasp_core::{EventId, Pubkey, RepoId, Seq, StoreOutcome, Timestamp};
 
 use crate::error::StoreError;
@@ -139,6 +141,25 @@ impl<'w, W: Write> Batch<'w, W> {
             Some(_) => self.kv.delete(Table::Hidden, &id.0),
             None => Ok(()),
         }
+    }
+
+    pub(crate) fn know_relay(&mut self, memory: &RelayMemory) -> Result<(), StoreError> {
+        let row = schema::relay_row(memory)?;
+        self.kv
+            .put(Table::Relays, memory.url.key().as_bytes(), &row)
+    }
+
+    pub(crate) fn forget_relay(&mut self, url: &RelayUrl) -> Result<(), StoreError> {
+        self.kv.delete(Table::Relays, url.key().as_bytes())
+    }
+
+    pub(crate) fn dismiss(&mut self, row: &Dismissed) -> Result<(), StoreError> {
+        self.kv
+            .put(Table::Dismissed, &row.id.0, &schema::dismissed_row(row))
+    }
+
+    pub(crate) fn recall(&mut self, id: &EventId) -> Result<(), StoreError> {
+        self.kv.delete(Table::Dismissed, &id.0)
     }
 
     fn insert(&mut self, event: &Event) -> Result<Seq, StoreError> {

@@ -24,7 +24,9 @@ const META: &str = "meta";
 const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "ngit-grasp.lock";
 
-type Tables = [Database<Bytes, Bytes>; Table::ALL.len()];
+/// `None` for a table that a store of an older version, opened to be read, does not have yet.
+type OneTable = Option<Database<Bytes, Bytes>>;
+type Tables = [OneTable; Table::ALL.len()];
 
 #[derive(Debug)]
 pub(crate) struct Lmdb {
@@ -52,7 +54,9 @@ impl Lmdb {
         }
         let mut tables = Vec::with_capacity(Table::ALL.len());
         for (_, name) in Table::ALL {
-            tables.push(env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?);
+            tables.push(Some(
+                env.create_database::<Bytes, Bytes>(&mut txn, Some(name))?,
+            ));
         }
         txn.commit()?;
         Self::assemble(env, tables, Some(lock))
@@ -73,8 +77,7 @@ impl Lmdb {
         )?;
         let mut tables = Vec::with_capacity(Table::ALL.len());
         for (_, name) in Table::ALL {
-            let table = env.open_database::<Bytes, Bytes>(&txn, Some(name))?;
-            tables.push(table.ok_or_else(|| StoreError::Missing(path.to_owned()))?);
+            tables.push(env.open_database::<Bytes, Bytes>(&txn, Some(name))?);
         }
         txn.commit()?;
         Self::assemble(env, tables, None)
@@ -82,7 +85,7 @@ impl Lmdb {
 
     fn assemble(
         env: Env<WithoutTls>,
-        tables: Vec<Database<Bytes, Bytes>>,
+        tables: Vec<OneTable>,
         lock: Option<File>,
     ) -> Result<Self, StoreError> {
         let tables = Tables::try_from(tables)
@@ -223,7 +226,10 @@ pub(crate) struct LmdbWrite<'e> {
 
 impl LmdbRead<'_> {
     pub(crate) fn len(&self, table: Table) -> Result<u64, StoreError> {
-        Ok(database(&self.tables, table)?.len(&self.txn)?)
+        match of(&self.tables, table) {
+            Some(rows) => Ok(rows.len(&self.txn)?),
+            None => Ok(0),
+        }
     }
 }
 
@@ -233,10 +239,13 @@ impl LmdbWrite<'_> {
     }
 }
 
-fn database(tables: &Tables, table: Table) -> Result<&Database<Bytes, Bytes>, StoreError> {
-    tables
-        .get(table as usize)
-        .ok_or_else(|| StoreError::Damaged("a table is missing".to_owned()))
+fn of(tables: &Tables, table: Table) -> OneTable {
+    tables.get(table as usize).copied().flatten()
+}
+
+/// A writer has them all.
+fn written(tables: &Tables, table: Table) -> Result<Database<Bytes, Bytes>, StoreError> {
+    of(tables, table).ok_or_else(|| StoreError::Damaged("a table is missing".to_owned()))
 }
 
 /// LMDB has no empty keys and refuses to look for one.
@@ -256,13 +265,16 @@ macro_rules! read_through_txn {
                 Self: 'a;
 
             fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-                Ok(database(&self.tables, table)?.get(&self.txn, key)?)
+                match of(&self.tables, table) {
+                    Some(rows) => Ok(rows.get(&self.txn, key)?),
+                    None => Ok(None),
+                }
             }
 
             fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<LmdbRows<'_>, StoreError> {
                 let range = (not_empty(from), Bound::Unbounded);
-                let rows = database(&self.tables, table)?.range(&self.txn, &range)?;
-                Ok(LmdbRows(rows))
+                let rows = of(&self.tables, table).map(|rows| rows.range(&self.txn, &range));
+                Ok(LmdbRows(rows.transpose()?))
             }
         }
     };
@@ -273,21 +285,64 @@ read_through_txn!(LmdbWrite);
 
 impl Write for LmdbWrite<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        Ok(database(&self.tables, table)?.put(&mut self.txn, key, value)?)
+        Ok(written(&self.tables, table)?.put(&mut self.txn, key, value)?)
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        database(&self.tables, table)?.delete(&mut self.txn, key)?;
+        written(&self.tables, table)?.delete(&mut self.txn, key)?;
         Ok(())
     }
 }
 
-pub(crate) struct LmdbRows<'a>(RoRange<'a, Bytes, Bytes>);
+pub(crate) struct LmdbRows<'a>(Option<RoRange<'a, Bytes, Bytes>>);
 
 impl<'a> Iterator for LmdbRows<'a> {
     type Item = Result<(&'a [u8], &'a [u8]), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|row| row.map_err(StoreError::from))
+        let row = self.0.as_mut()?.next()?;
+        Some(row.map_err(StoreError::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store as a version made it that knew fewer tables.
+    fn older_store(path: &Path, without: &[&str]) {
+        let env = open_env(path, EnvFlags::empty()).unwrap();
+        let mut txn = env.write_txn().unwrap();
+        for (_, name) in Table::ALL {
+            if !without.contains(&name) {
+                env.create_database::<Bytes, Bytes>(&mut txn, Some(name))
+                    .unwrap();
+            }
+        }
+        let meta = env.create_database::<Bytes, Bytes>(&mut txn, Some(META));
+        let version = schema::VERSION.to_be_bytes();
+        meta.unwrap()
+            .put(&mut txn, schema::META_VERSION, &version)
+            .unwrap();
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn a_table_that_an_older_store_lacks_is_read_as_empty_and_made_by_the_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        older_store(dir.path(), &["relays", "dismissed"]);
+        {
+            let lmdb = Lmdb::open_read_only(dir.path()).unwrap();
+            let read = lmdb.read().unwrap();
+            assert_eq!(read.get(Table::Relays, b"key").unwrap(), None);
+            let mut rows = read.rows(Table::Relays, Bound::Unbounded).unwrap();
+            assert!(rows.next().is_none());
+            assert_eq!(read.len(Table::Dismissed).unwrap(), 0);
+        }
+        let lmdb = Lmdb::open(dir.path()).unwrap();
+        let mut write = lmdb.write().unwrap();
+        write.put(Table::Relays, b"key", b"value").unwrap();
+        write.commit().unwrap();
+        assert_eq!(lmdb.read().unwrap().len(Table::Relays).unwrap(), 1);
     }
 }
