@@ -146,6 +146,14 @@ pub struct SyncLimits {
     pub wants: usize,
     /// Events that were refused for good, about 120 bytes each: 24 MB.
     pub remembered: usize,
+    /// How long after the start other relays are left alone.
+    pub startup_delay: Duration,
+    /// Between two batches of history from one relay.
+    pub batch_delay: Duration,
+    /// Between a new connection and its first request.
+    pub reconnect_delay: Duration,
+    /// How far back a reconnect reaches at least; zero means to what was surely seen.
+    pub lookback: Duration,
 }
 
 impl Default for SyncLimits {
@@ -191,6 +199,10 @@ impl Default for SyncLimits {
             message_bytes: 120 * 1024,
             wants: 200_000,
             remembered: 200_000,
+            startup_delay: Duration::ZERO,
+            batch_delay: Duration::ZERO,
+            reconnect_delay: Duration::ZERO,
+            lookback: Duration::ZERO,
         }
     }
 }

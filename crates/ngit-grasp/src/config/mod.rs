@@ -7,6 +7,7 @@ mod dotenv;
 mod net;
 mod settings;
 mod sources;
+mod sync;
 mod value;
 
 use std::ffi::OsString;
@@ -14,13 +15,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use grasp_core::{Limits, Lists, Policy, Service, SyncLimits};
+use grasp_core::{Limits, Lists, Policy, Service};
 use serde_json::json;
 
 pub use self::net::{Domain, ProxyNet};
 pub use self::settings::{Config, Spec, specs};
 pub use self::sources::{Source, args};
-pub use self::value::{ByteSize, DatabaseBackend, LogFilter, Secret};
+pub use self::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Secret};
 
 use self::sources::Layers;
 
@@ -107,7 +108,7 @@ impl Config {
                 no_authors: self.event_blacklist.clone(),
             },
             takes_unrelated: self.accept_unrelated_events,
-            bootstrap: Vec::new(),
+            bootstrap: self.sync_bootstrap_relays.clone(),
             limits: self.limits(),
         }
     }
@@ -157,10 +158,7 @@ impl Config {
             ping_interval: self.ping_interval,
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
-            sync: SyncLimits {
-                enabled: false,
-                ..SyncLimits::default()
-            },
+            sync: self.sync_limits(),
         }
     }
 
@@ -216,6 +214,7 @@ impl Config {
                  NGIT_WEBSOCKET_IDLE_SECS ({idle})"
             ));
         }
+        lines.extend(self.sync_contradictions());
         lines
     }
 }
@@ -327,7 +326,9 @@ mod tests {
     #[test]
     fn with_nothing_set_the_limits_are_the_defaults() {
         let loaded = try_load(&[], &[], Path::new(NO_FILE)).unwrap();
-        assert_eq!(loaded.config.limits(), Limits::default());
+        let mut limits = Limits::default();
+        limits.sync.enabled = loaded.config.sync_enabled;
+        assert_eq!(loaded.config.limits(), limits);
         assert_eq!(loaded.warnings, [""; 0]);
         assert!(
             loaded
@@ -390,6 +391,7 @@ mod tests {
         for spec in specs() {
             let text = match spec.env {
                 "NGIT_TRUSTED_PROXIES" => "::1",
+                "NGIT_SYNC_BOOTSTRAP_RELAY_URL" => "wss://relay.example",
                 "NGIT_EVENT_BLACKLIST" => {
                     "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
                 }
@@ -462,11 +464,11 @@ mod tests {
     #[test]
     fn unknown_variables_are_warned_of_and_ignored() {
         let file = DotEnv::new("unknown", "NGIT_DOMIAN=example.com\nOTHER=1");
-        let env = [("NGIT_SYNC_BATCH_WINDOW_MS", "100"), ("PATH", "/bin")];
+        let env = [("NGIT_WITHOUT_MEANING", "100"), ("PATH", "/bin")];
         let loaded = try_load(&[], &env, &file.0).unwrap();
         let expected = [
             "NGIT_DOMIAN (.env): no setting of this version, ignored; did you mean NGIT_DOMAIN?",
-            "NGIT_SYNC_BATCH_WINDOW_MS (environment): no setting of this version, ignored",
+            "NGIT_WITHOUT_MEANING (environment): no setting of this version, ignored",
         ];
         assert_eq!(loaded.warnings, expected);
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 
+use grasp_core::RelayUrl;
+
 use super::value::{Rules, Setting, quoted, refusal};
 
 impl Setting for SocketAddr {
@@ -188,6 +190,20 @@ impl Setting for ProxyNet {
     }
 }
 
+impl Setting for RelayUrl {
+    fn expects(_: &Rules) -> String {
+        "the address of a relay such as wss://relay.example.com".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| refusal::<Self>(text, rules))
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        self.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +304,13 @@ mod tests {
         ] {
             assert!(!read::<Domain>(text).unwrap().is_loopback(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_address_of_a_relay_is_shown_in_one_spelling() {
+        let shown = shown::<Vec<RelayUrl>>("wss://Relay.example:443/, ws://127.0.0.1:7777");
+        assert_eq!(shown, "wss://relay.example,ws://127.0.0.1:7777");
+        assert!(<RelayUrl as Setting>::parse("relay.example", &rules()).is_err());
     }
 
     #[test]

@@ -74,7 +74,7 @@ mod tests {
             assert!(page.contains(&format!("\n## {}\n", spec.group)), "{before}");
             rest = after;
         }
-        assert_eq!(page.matches("\n## ").count(), 8);
+        assert_eq!(page.matches("\n## ").count(), 9);
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use grasp_core::{MaintainerRule, Pubkey, RepoPattern};
+use grasp_core::{MaintainerRule, Pubkey, RelayUrl, RepoPattern};
 
 use super::net::{Domain, ProxyNet};
 use super::sources::Layers;
-use super::value::{ByteSize, DatabaseBackend, LogFilter, Rules, Secret, Setting, Shape};
+use super::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Rules, Secret, Setting, Shape};
 
 pub const PREFIX: &str = "NGIT_";
 
@@ -236,6 +236,142 @@ settings! {
 
         /// Serve counters for Prometheus at /metrics.
         NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
+
+        /// Tell at /api/status how sync stands, with the addresses of other relays. The command
+        /// `ngit-grasp status` asks there, too.
+        NGIT_STATUS_ENABLED => status_enabled: bool = "true";
+    }
+
+    "Sync" {
+        /// Fetch from other relays what belongs to the repositories here.
+        NGIT_SYNC_ENABLED => sync_enabled: bool = "false";
+
+        /// Relays that are always connected and asked for announcements, whether a repository
+        /// names them or not. They may be on a private network.
+        NGIT_SYNC_BOOTSTRAP_RELAY_URL => sync_bootstrap_relays: Vec<RelayUrl> = "";
+
+        /// Connect also to addresses that are not public, whoever names them.
+        NGIT_ALLOW_PRIVATE_ADDRESSES => allow_private_addresses: bool = "false";
+
+        /// Who this server is to a relay that asks: service means a key of its own for this
+        /// purpose, owner the server's own identity, never that it does not say.
+        NGIT_SYNC_AUTH => sync_auth: AuthKey = "service";
+
+        /// Do not compare sets of events (NIP-77), but read the history of every relay page by
+        /// page.
+        NGIT_SYNC_DISABLE_NEGENTROPY => sync_disable_negentropy: bool = "false";
+
+        /// How long after the start other relays are left alone.
+        NGIT_SYNC_STARTUP_DELAY_SECS => sync_startup_delay: Duration = "0" in 0..=DAY;
+
+        /// How long a new connection to another relay may take.
+        NGIT_SYNC_CONNECT_TIMEOUT_SECS => sync_connect_timeout: Duration = "10" in 1..=600;
+
+        /// A request to which a relay says nothing for this long has failed.
+        NGIT_SYNC_REQUEST_TIMEOUT_SECS => sync_request_timeout: Duration = "30" in 1..=3_600;
+
+        /// A connection on which nothing comes for this long, not even a pong, is given up.
+        NGIT_SYNC_SILENCE_SECS => sync_silence: Duration = "120" in 2..=DAY;
+
+        /// The first pause after a failed connection; each further failure doubles it.
+        NGIT_SYNC_BASE_BACKOFF_SECS => sync_base_backoff: Duration = "5" in 1..=DAY;
+
+        /// The longest pause between two tries.
+        NGIT_SYNC_MAX_BACKOFF_SECS => sync_max_backoff: Duration = "3600" in 1..=30 * DAY;
+
+        /// A relay that fails for this long counts as dead.
+        NGIT_SYNC_DEAD_AFTER_SECS => sync_dead_after: Duration = "86400" in 1..=YEAR;
+
+        /// How often a dead relay is tried.
+        NGIT_SYNC_DEAD_RETRY_SECS => sync_dead_retry: Duration = "86400" in 1..=YEAR;
+
+        /// How often relays are left that no repository names any more.
+        NGIT_SYNC_DISCONNECT_CHECK_INTERVAL_SECS => sync_disconnect_check: Duration
+            = "60" in 1..=DAY;
+
+        /// News are gathered for at most this long before other relays are asked about them.
+        NGIT_SYNC_BATCH_WINDOW_MS => sync_batch_window: Duration = "5000" in 1..=3_600_000;
+
+        /// News are gathered no longer than until nothing came for this long.
+        NGIT_SYNC_QUIET_MS => sync_quiet: Duration = "100" in 1..=3_600_000;
+
+        /// A pause between two batches of history from one relay.
+        NGIT_SYNC_BATCH_DELAY_SECS => sync_batch_delay: Duration = "0" in 0..=3_600;
+
+        /// Repositories, issues, patches and pull requests named in one filter.
+        NGIT_SYNC_MAX_TAGS_PER_FILTER => sync_max_tags_per_filter: usize = "100" in 1..=1_000;
+
+        /// With more filters open on one relay, they are packed anew.
+        NGIT_SYNC_CONSOLIDATE_FILTERS => sync_consolidate_filters: usize = "70" in 3..=10_000;
+
+        /// A pause between a new connection and its first request.
+        NGIT_SYNC_RECONNECT_DELAY_SECS => sync_reconnect_delay: Duration = "0" in 0..=3_600;
+
+        /// How far back a subscription reaches beyond what was surely seen.
+        NGIT_SYNC_RECONNECT_BUFFER_SECS => sync_reconnect_buffer: Duration = "900" in 0..=30 * DAY;
+
+        /// Days that a reconnect reaches back at least; 0 means to what was surely seen.
+        NGIT_SYNC_RECONNECT_LOOKBACK_DAYS => sync_reconnect_lookback: u32 = "0" in 0..=36_500;
+
+        /// After a longer absence of a relay, everything is compared again.
+        NGIT_SYNC_STALE_AFTER_SECS => sync_stale_after: Duration = "900" in 1..=YEAR;
+
+        /// Everything is compared again with each relay after a random time; this is the shortest.
+        NGIT_SYNC_FULL_MIN_SECS => sync_full_min: Duration = "82800" in 1..=YEAR;
+
+        /// The longest time until everything is compared again.
+        NGIT_SYNC_FULL_MAX_SECS => sync_full_max: Duration = "90000" in 1..=YEAR;
+
+        /// How often that is compared for which a relay has no live subscription.
+        NGIT_SYNC_RECONCILE_INTERVAL_SECS => sync_reconcile_interval: Duration
+            = "600" in 1..=30 * DAY;
+
+        /// What a relay refused is asked again after this long; each further refusal doubles it.
+        NGIT_SYNC_REFUSAL_RETRY_SECS => sync_refusal_retry: Duration = "30" in 1..=60;
+
+        /// The longest pause before refused things are asked again.
+        NGIT_SYNC_MAX_REFUSAL_RETRY_SECS => sync_max_refusal_retry: Duration
+            = "3600" in 1..=30 * DAY;
+
+        /// Events asked for in one page.
+        NGIT_SYNC_PAGE => sync_page: u32 = "500" in 1..=5_000;
+
+        /// Missing events asked for in one request.
+        NGIT_SYNC_FETCH_IDS => sync_fetch_ids: usize = "250" in 1..=1_000;
+
+        /// Events of this server in one comparison; larger sets are compared in parts.
+        NGIT_SYNC_NEG_WINDOW => sync_neg_window: u32 = "20000" in 10..=1_000_000;
+
+        /// Relays that are connected at once.
+        NGIT_SYNC_MAX_RELAYS => sync_max_relays: usize = "500" in 1..=10_000;
+
+        /// Relays that are known at once, connected or not.
+        NGIT_SYNC_MAX_RELAYS_KNOWN => sync_max_relays_known: usize = "2000" in 1..=100_000;
+
+        /// Relays of one announcement that count.
+        NGIT_SYNC_MAX_RELAYS_PER_REPOSITORY => sync_max_relays_per_repository: usize
+            = "20" in 1..=1_000;
+
+        /// Relays that the repositories of one owner alone name.
+        NGIT_SYNC_MAX_RELAYS_PER_OWNER => sync_max_relays_per_owner: usize = "50" in 1..=10_000;
+
+        /// Issues, patches and pull requests that are watched, at about 125 bytes each.
+        NGIT_SYNC_MAX_ROOTS => sync_max_roots: usize = "2000000" in 1..=100_000_000;
+
+        /// Subscriptions on a relay that does not say how many it allows.
+        NGIT_SYNC_SUBSCRIPTIONS => sync_subscriptions: u32 = "20" in 5..=1_000;
+
+        /// Filters in one subscription on a relay that does not say how many it allows.
+        NGIT_SYNC_FILTERS => sync_filters: u32 = "30" in 1..=200;
+
+        /// The largest message to a relay that does not say how large it may be.
+        NGIT_SYNC_MESSAGE_BYTES => sync_message_bytes: ByteSize = "120KiB" in 4 * KIB..=16 * MIB;
+
+        /// Events that are known to be missing, at about 110 bytes each.
+        NGIT_SYNC_MAX_WANTED => sync_max_wanted: usize = "200000" in 1_000..=100_000_000;
+
+        /// Events that were refused and are not fetched again, at about 120 bytes each.
+        NGIT_SYNC_REMEMBER_REFUSED => sync_remember_refused: usize = "200000" in 0..=100_000_000;
     }
 
     "Events" {

@@ -373,6 +373,37 @@ impl Setting for DatabaseBackend {
     }
 }
 
+/// Who we are to a relay that asks (NIP-42).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthKey {
+    Service,
+    Owner,
+    Never,
+}
+
+impl Setting for AuthKey {
+    fn expects(_: &Rules) -> String {
+        "service, owner or never".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "service" => Ok(Self::Service),
+            "owner" => Ok(Self::Owner),
+            "never" => Ok(Self::Never),
+            _ => Err(refusal::<Self>(text, rules)),
+        }
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        match self {
+            Self::Service => "service".into(),
+            Self::Owner => "owner".into(),
+            Self::Never => "never".into(),
+        }
+    }
+}
+
 impl Setting for MaintainerRule {
     fn expects(_: &Rules) -> String {
         "reciprocal or listed".into()
