@@ -226,7 +226,7 @@ impl Driver {
         let now = self.clock.now();
         if now.mono >= self.next_show {
             self.next_show = now.mono + SHOW_INTERVAL;
-            self.performer.show(&self.core, now.unix);
+            self.performer.show(&self.core, now);
         }
     }
 

@@ -44,18 +44,19 @@ impl Engine {
         metrics: &Arc<Metrics>,
         clock: Clock,
     ) -> Result<Self, EngineError> {
-        let (ingest_bytes, held_for) = (policy.limits.ingest_bytes, policy.limits.held_for);
+        let limits = policy.limits.clone();
         let core = Core::new(policy, seed()?);
         let (driver, inbox) = driver::channel();
         let (live, live_thread) = live::start(Arc::clone(metrics))?;
         let (writer, writer_thread) =
             writer::start(Arc::clone(store), driver.clone(), Arc::clone(metrics))?;
         let (git, git_threads) = worker::start(repositories, &driver, metrics)?;
-        let performer = Performer::new(writer, live.clone(), git, Arc::clone(metrics), held_for);
+        let performer = Performer::new(writer, live.clone(), git, Arc::clone(metrics), &limits);
         let found = repositories.list()?;
         let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), found, clock)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let (ingest, verifiers) = Ingest::start(cores, ingest_bytes, store, &driver, metrics)?;
+        let (ingest, verifiers) =
+            Ingest::start(cores, limits.ingest_bytes, store, &driver, metrics)?;
         Ok(Self {
             ingest,
             live,

@@ -14,6 +14,7 @@ pub mod identity;
 pub mod ingest;
 pub mod inspect;
 pub mod metrics;
+mod notes;
 mod perform;
 pub mod phase;
 pub mod relay;

@@ -1,12 +1,18 @@
-//! What the operator can watch. Every label set is closed, so that strangers cannot grow it.
+//! What the operator can watch. Every label set is closed or bounded, so that strangers cannot
+//! grow it.
+
+mod sync;
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
 
+pub use self::sync::SyncMetrics;
+
 pub struct Metrics {
     registry: Registry,
+    pub sync: SyncMetrics,
     pub connections: IntGauge,
     pub subscriptions: IntGauge,
     pub neg_sessions: IntGauge,
@@ -59,6 +65,7 @@ impl Metrics {
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Ok(Self {
+            sync: SyncMetrics::new(&make)?,
             connections: make.gauge("ngit_connections", "Open websocket connections")?,
             subscriptions: make.gauge("ngit_subscriptions", "Open subscriptions")?,
             neg_sessions: make.gauge("ngit_neg_sessions", "Open NIP-77 sessions")?,
@@ -225,6 +232,10 @@ impl Metrics {
             .encode_to_string(&self.registry.gather())
             .unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
 }
 
 /// Makes a metric and registers it.

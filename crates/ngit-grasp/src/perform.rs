@@ -1,13 +1,14 @@
 //! Carries out what the core asks for: one match on `Effect`, nothing else decides here.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grasp_core::nip34;
 use grasp_core::push::{Decision, PushRefusal};
 use grasp_core::registry::Standing;
 use grasp_core::{
-    Answer, Core, Effect, EventId, Kind, PushId, Repair, RepoId, StoreOutcome, Ticket, Timestamp,
+    Answer, Core, Effect, EventId, Kind, Limits, Now, PushId, Repair, RepoId, StoreOutcome, Ticket,
+    Timestamp,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,6 +16,7 @@ use crate::driver::{Awaited, PushReply};
 use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
+use crate::notes::Notes;
 use crate::relay::live;
 use crate::writer::{self, Order};
 
@@ -37,6 +39,7 @@ pub struct Performer {
     live: live::Handle,
     git: worker::Handle,
     metrics: Arc<Metrics>,
+    notes: Notes,
     held_for: Duration,
     waiting: FxHashMap<Ticket, Waiting>,
     pushes: FxHashMap<PushId, PushReply>,
@@ -58,14 +61,15 @@ impl Performer {
         live: live::Handle,
         git: worker::Handle,
         metrics: Arc<Metrics>,
-        held_for: Duration,
+        limits: &Limits,
     ) -> Self {
         Self {
             writer,
             live,
             git,
+            notes: Notes::new(Arc::clone(&metrics), &limits.sync),
             metrics,
-            held_for,
+            held_for: limits.held_for,
             waiting: FxHashMap::default(),
             pushes: FxHashMap::default(),
             answered: None,
@@ -97,12 +101,13 @@ impl Performer {
             }
             Effect::Sweep { until } => self.writer.sweep(until),
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
-            Effect::Remote { .. } | Effect::Noted(_) => {}
+            Effect::Noted(note) => self.notes.take(note, Instant::now()),
+            Effect::Remote { .. } => {}
         }
     }
 
     /// What an operator sees of the core.
-    pub fn show(&self, core: &Core, now: Timestamp) {
+    pub fn show(&mut self, core: &Core, now: Now) {
         let mut shown = [(0, 0); HELD_KINDS.len()];
         for held in core.purgatory().iter() {
             let place = HELD_KINDS
@@ -111,7 +116,7 @@ impl Performer {
                 .unwrap_or(HELD_KINDS.len() - 1);
             if let Some((count, oldest)) = shown.get_mut(place) {
                 *count += 1;
-                *oldest = self.waited(held.until, now).max(*oldest);
+                *oldest = self.waited(held.until, now.unix).max(*oldest);
             }
         }
         for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(shown) {
@@ -122,6 +127,7 @@ impl Performer {
             let count = count.filter(|(_, found)| *found == standing).count();
             self.metrics.set_repositories(name, count);
         }
+        self.notes.show(&core.sync().status(now), Instant::now());
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {
