@@ -8,12 +8,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use grasp_core::git::Refs;
 use grasp_core::push::{Command, Decision, PushRefusal};
+use grasp_core::sync::io::FromRelay;
 use grasp_core::{
-    Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RepoId, Restore,
-    StoreOutcome, Ticket,
+    ConnNo, Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RelayNo, RepoId,
+    Restore, StoreOutcome, Ticket,
 };
 use grasp_store::{Store, StoreError};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clock::Clock;
 use crate::ingest::{Reply, Room};
@@ -81,8 +82,11 @@ enum Message {
     Push(Box<PushRequest>),
     /// An answer of the store, of git, or of a push's sender.
     Answer(Input),
+    /// What another relay said. Its connection may read on when this is dropped.
+    Remote(Box<Input>, Option<OwnedSemaphorePermit>),
     /// Whoever asks hears when nothing is under way.
     Idle(Sender<()>),
+    WindDown,
     Stop,
 }
 
@@ -129,11 +133,28 @@ impl Handle {
         self.send(Message::Answer(Input::Swept { more }));
     }
 
+    /// `turn` is let go when the core has heard it.
+    pub fn remote(
+        &self,
+        relay: RelayNo,
+        conn: ConnNo,
+        word: FromRelay,
+        turn: Option<OwnedSemaphorePermit>,
+    ) {
+        let input = Input::Remote { relay, conn, word };
+        self.send(Message::Remote(Box::new(input), turn));
+    }
+
     /// Speaks when nothing is under way.
     pub fn idle(&self) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
         self.send(Message::Idle(sender));
         receiver
+    }
+
+    /// The end is near: nothing new is begun.
+    pub fn wind_down(&self) {
+        self.send(Message::WindDown);
     }
 
     /// Ends the driver once everything submitted before has its answer.
@@ -308,13 +329,19 @@ impl Driver {
                 }
                 self.feed(input, now);
             }
+            Message::Remote(input, _turn) => self.feed(*input, now),
             Message::Idle(asked) => self.asked_idle.push(asked),
+            Message::WindDown => self.wind_down(),
             Message::Stop => {
-                self.core.wind_down();
-                self.perform();
+                self.wind_down();
                 self.stopping = true;
             }
         }
+    }
+
+    fn wind_down(&mut self) {
+        self.core.wind_down();
+        self.perform();
     }
 
     fn feed(&mut self, input: Input, now: Now) {
@@ -325,6 +352,28 @@ impl Driver {
     fn perform(&mut self) {
         while let Some(effect) = self.core.poll_effect() {
             self.performer.perform(effect);
+        }
+    }
+}
+
+/// What came in, for tests of those who speak with the driver.
+#[cfg(test)]
+pub enum Heard {
+    Submitted(Box<Submission>),
+    Remote(RelayNo, ConnNo, FromRelay),
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// The next thing heard of other relays.
+    pub fn next(&self, patience: Duration) -> Option<Heard> {
+        match self.0.recv_timeout(patience).ok()? {
+            Message::Submit(submission) => Some(Heard::Submitted(submission)),
+            Message::Remote(input, _turn) => match *input {
+                Input::Remote { relay, conn, word } => Some(Heard::Remote(relay, conn, word)),
+                _ => None,
+            },
+            _ => None,
         }
     }
 }

@@ -18,6 +18,7 @@ mod notes;
 mod perform;
 pub mod phase;
 pub mod relay;
+pub mod remote;
 pub mod transfer;
 mod web;
 pub mod writer;

@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::event::{EventError, Unverified};
-use grasp_core::{Answer, Event, EventId, Origin};
+use grasp_core::sync::io::{Fault, FromRelay};
+use grasp_core::{Answer, Delivery, Event, EventId, Origin};
 use grasp_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -76,6 +77,7 @@ impl Ingest {
             let checker = Checker {
                 queue: queue.clone(),
                 store: Arc::clone(store),
+                driver: driver.clone(),
                 metrics: Arc::clone(metrics),
             };
             let name = format!("verify-{n}");
@@ -141,6 +143,7 @@ impl Ingest {
 struct Checker {
     queue: Receiver<Job>,
     store: Arc<Store>,
+    driver: driver::Handle,
     metrics: Arc<Metrics>,
 }
 
@@ -159,7 +162,13 @@ impl Checker {
             reply,
             room,
         } = job;
-        let submission = self.verify(event, reply).map(|(event, reply)| Submission {
+        let checked = match &origin {
+            Origin::Sync(delivery) => self
+                .verify_synced(event, *delivery)
+                .map(|event| (event, reply)),
+            Origin::Client { .. } | Origin::Import => self.verify(event, reply),
+        };
+        let submission = checked.map(|(event, reply)| Submission {
             event,
             origin,
             reply,
@@ -189,5 +198,28 @@ impl Checker {
                 None
             }
         }
+    }
+
+    /// `None` when the core knows from us what became of it. The reply is then dropped, which is
+    /// all that another relay's connection waits for.
+    fn verify_synced(&self, event: Unverified, delivery: Delivery) -> Option<Arc<Event>> {
+        let Delivery { relay, conn, sub } = delivery;
+        let (id, at) = (event.id(), event.claim().created_at);
+        let word = if self.store.contains(&id).unwrap_or(false) {
+            FromRelay::Known { sub, id, at }
+        } else {
+            let fault = match event.verify(signature::is_valid) {
+                Ok(event) => return Some(Arc::new(event)),
+                Err(EventError::WrongId) => Fault::WrongId,
+                Err(_) => Fault::WrongSignature,
+            };
+            FromRelay::Bad {
+                sub: Some(sub),
+                id: Some(id),
+                fault,
+            }
+        };
+        self.driver.remote(relay, conn, word, None);
+        None
     }
 }

@@ -1,0 +1,456 @@
+//! One connection to another relay: a task that hears, judges nothing, and hands on. It reads
+//! only as fast as the rest of us works: a relay that floods waits in its own TCP window.
+
+mod requests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use grasp_core::event::{EventError, Unverified};
+use grasp_core::sync::io::{Complaint, End, Fault, FromRelay, ToRelay};
+use grasp_core::{ConnNo, Delivery, EventId, Filter, Limits, Origin, RelayNo, RelayUrl, SubNo};
+use rustc_hash::FxHashMap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use self::requests::Comparisons;
+use super::codec::{self, Said, Sub};
+use super::dial::{Socket, of_websocket};
+use super::guard::Target;
+use super::nip11::Document;
+use super::reconcile::Step;
+use super::{Place, Shared};
+use crate::ingest::{Lane, Reply, Room, Word};
+use crate::relay::message;
+
+/// Frames of one connection that were read and whose consequences are not over.
+pub(super) const UNANSWERED: usize = 256;
+/// It is said so often that the relay still speaks.
+const HEARD: Duration = Duration::from_secs(10);
+/// In the same unit.
+const PING_EVERY: u32 = 3;
+/// A write that made no progress for so long ends the connection.
+const WRITE: Duration = Duration::from_secs(30);
+/// How long a relay that we leave may take to be told.
+const FAREWELL: Duration = Duration::from_millis(250);
+/// Frames for subscriptions that never were; so many are a fault.
+pub(super) const STRAYS: u32 = 64;
+/// Frames for subscriptions that we have closed: they may have been on their way for a while.
+const LATE: u32 = 10_000;
+
+/// Which connection to which relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    pub relay: RelayNo,
+    pub conn: ConnNo,
+}
+
+/// Dials, and serves what is asked until one side ends it.
+pub async fn run(
+    shared: Arc<Shared>,
+    line: Line,
+    url: RelayUrl,
+    trusted: bool,
+    mut asks: mpsc::UnboundedReceiver<ToRelay>,
+) -> End {
+    let opened = tokio::select! {
+        opened = timeout(shared.connect_timeout, open(&shared, &url, trusted)) => opened,
+        () = hung_up(&mut asks) => return End::Closed,
+    };
+    match opened {
+        Ok(Ok((socket, place))) => {
+            let connection = Connection::new(shared, line, url, place, asks, socket);
+            connection.run().await
+        }
+        Ok(Err(end)) => end,
+        Err(_) => End::TimedOut,
+    }
+}
+
+async fn open(shared: &Shared, url: &RelayUrl, trusted: bool) -> Result<(Socket, Place), End> {
+    let target = Target::parse(url.as_str()).ok_or(End::Blocked)?;
+    let found = shared.guard.resolve(&target, trusted).await?;
+    let dialer = &shared.dialer;
+    let (socket, address) = dialer.websocket(url.as_str(), &target, &found).await?;
+    Ok((socket, Place { target, address }))
+}
+
+/// While there is no connection, nothing else can be asked of it.
+async fn hung_up(asks: &mut mpsc::UnboundedReceiver<ToRelay>) {
+    while let Some(ask) = asks.recv().await {
+        if ask == ToRelay::HangUp {
+            return;
+        }
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    line: Line,
+    url: RelayUrl,
+    place: Place,
+    asks: mpsc::UnboundedReceiver<ToRelay>,
+    frames: SplitStream<Socket>,
+    outgoing: mpsc::UnboundedSender<Message>,
+    /// Apart, so that a relay that does not read is still heard, and both cannot wait for the
+    /// other.
+    writer: JoinSet<End>,
+    describing: JoinSet<Option<Document>>,
+    comparisons: Comparisons,
+    subs: FxHashMap<SubNo, Watch>,
+    newest: Option<SubNo>,
+    strays: u32,
+    late: u32,
+    /// The answer to a challenge that the relay has not judged yet.
+    proof: Option<EventId>,
+    unanswered: Arc<Semaphore>,
+    /// For the next frame; without it none is read.
+    turn: Option<OwnedSemaphorePermit>,
+    lane: Lane,
+    /// An event that waits for room; nothing is read meanwhile.
+    parked: Option<(Unverified, SubNo, BoxFuture<'static, Option<Room>>)>,
+    heard: bool,
+    ticks: Interval,
+    ticked: u32,
+}
+
+/// An open subscription.
+struct Watch {
+    filters: Arc<[Filter]>,
+    most: Option<u32>,
+    sent: u32,
+    /// Its EOSE has come.
+    live: bool,
+}
+
+impl Connection {
+    fn new(
+        shared: Arc<Shared>,
+        line: Line,
+        url: RelayUrl,
+        place: Place,
+        asks: mpsc::UnboundedReceiver<ToRelay>,
+        socket: Socket,
+    ) -> Self {
+        let (sink, frames) = socket.split();
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let mut writer = JoinSet::new();
+        writer.spawn(write(sink, queue));
+        let mut ticks = interval_at(Instant::now() + HEARD, HEARD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            comparisons: Comparisons::new(Arc::clone(&shared.desk)),
+            shared,
+            line,
+            url,
+            place,
+            asks,
+            frames,
+            outgoing,
+            writer,
+            describing: JoinSet::new(),
+            subs: FxHashMap::default(),
+            newest: None,
+            strays: 0,
+            late: 0,
+            proof: None,
+            unanswered: Arc::new(Semaphore::new(UNANSWERED)),
+            turn: None,
+            lane: Lane::default(),
+            parked: None,
+            heard: false,
+            ticks,
+            ticked: 0,
+        }
+    }
+
+    async fn run(mut self) -> End {
+        self.note(FromRelay::Up);
+        let end = loop {
+            if let Err(end) = self.step().await {
+                break end;
+            }
+        };
+        tracing::debug!(url = %self.url, ?end, "connection to a relay ends");
+        // The writer closes when there is nothing more to come.
+        drop(self.outgoing);
+        let _ = timeout(FAREWELL, self.writer.join_next()).await;
+        end
+    }
+
+    async fn step(&mut self) -> Result<(), End> {
+        let may_read = self.turn.is_some() && self.parked.is_none();
+        tokio::select! {
+            biased;
+            ask = self.asks.recv() => self.on_ask(ask),
+            Some(ended) = self.writer.join_next() => Err(ended.unwrap_or(End::Failed)),
+            (sub, step) = self.comparisons.next() => {
+                self.on_step(sub, step);
+                Ok(())
+            }
+            Some(document) = self.describing.join_next() => self.on_described(document.ok().flatten()),
+            room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
+            _ = self.ticks.tick() => {
+                self.tick();
+                Ok(())
+            }
+            turn = Arc::clone(&self.unanswered).acquire_owned(), if self.turn.is_none() => {
+                self.turn = turn.ok();
+                Ok(())
+            }
+            received = self.frames.next(), if may_read => self.receive(received),
+        }
+    }
+
+    fn note(&self, word: FromRelay) {
+        let Line { relay, conn } = self.line;
+        self.shared.driver.remote(relay, conn, word, None);
+    }
+
+    /// What a frame means. Its turn goes with it, and comes back when the core has heard this.
+    fn tell(&mut self, word: FromRelay) {
+        let (Line { relay, conn }, turn) = (self.line, self.turn.take());
+        self.shared.driver.remote(relay, conn, word, turn);
+    }
+
+    fn send(&self, frame: String) {
+        // A writer that is gone ends the connection at the next step.
+        let _ = self.outgoing.send(Message::Text(frame.into()));
+    }
+
+    fn tick(&mut self) {
+        // While we do not read it is not the relay's fault that it is not heard.
+        let waits_for_us = self.parked.is_some() || self.turn.is_none();
+        if std::mem::take(&mut self.heard) || waits_for_us {
+            self.note(FromRelay::Heard);
+        }
+        self.ticked = self.ticked.wrapping_add(1);
+        if self.ticked.is_multiple_of(PING_EVERY) {
+            let _ = self.outgoing.send(Message::Ping(bytes::Bytes::new()));
+        }
+    }
+
+    // Hearing
+
+    fn receive(
+        &mut self,
+        received: Option<Result<Message, tungstenite::Error>>,
+    ) -> Result<(), End> {
+        let message = match received {
+            Some(Ok(message)) => message,
+            Some(Err(error)) => return Err(of_websocket(&error)),
+            None => return Err(End::Closed),
+        };
+        self.heard = true;
+        match message {
+            Message::Text(text) => self.on_text(&text),
+            Message::Binary(_) => self.bad(None, None, Fault::Malformed),
+            Message::Close(_) => return Err(End::Closed),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+        }
+        Ok(())
+    }
+
+    fn on_text(&mut self, text: &str) {
+        let Some(said) = codec::parse(text) else {
+            return self.bad(None, None, Fault::Malformed);
+        };
+        match said {
+            Said::Event { sub, json } => self.on_event(sub, json),
+            Said::Eose { sub, complete } => self.on_eose(sub, complete),
+            Said::Closed { sub, reason } => self.on_closed(sub, &reason),
+            Said::Notice(reason) => self.tell(FromRelay::Notice(Complaint::read(&reason))),
+            Said::Ok { id, accepted } => {
+                if self.proof.take_if(|proof| *proof == id).is_some() {
+                    self.tell(FromRelay::Authenticated(accepted));
+                }
+            }
+            Said::Auth(challenge) => self.tell(FromRelay::Challenge(challenge)),
+            Said::NegMsg { sub, frame } => {
+                if let Sub::Ours(sub) = sub
+                    && !self.comparisons.heard(sub, frame)
+                {
+                    // It speaks without waiting for us.
+                    self.on_step(sub, Step::Failed(Complaint::Invalid));
+                }
+            }
+            Said::NegErr { sub, reason } => self.compared_not(sub, &reason),
+            Said::Unknown => {}
+        }
+    }
+
+    fn on_event(&mut self, sub: Sub, json: &str) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            return self.stray(sub);
+        };
+        watch.sent = watch.sent.saturating_add(1);
+        if !watch.live && watch.most.is_some_and(|most| watch.sent > most) {
+            self.subs.remove(&sub);
+            self.send(codec::close(sub));
+            return self.bad(Some(sub), message::claimed_id(json), Fault::Flood);
+        }
+        let filters = Arc::clone(&watch.filters);
+        match expected(json, &filters, &self.shared.limits) {
+            Ok(event) => self.take(event, sub),
+            Err((id, fault)) => self.bad(Some(sub), id, fault),
+        }
+    }
+
+    fn on_eose(&mut self, sub: Sub, complete: bool) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            return self.stray(sub);
+        };
+        watch.live = true;
+        let sent = watch.sent;
+        self.tell(FromRelay::Eose {
+            sub,
+            sent,
+            complete,
+        });
+    }
+
+    fn on_closed(&mut self, sub: Sub, reason: &str) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            // Some refuse a NEG-OPEN so.
+            return self.compared_not(sub, reason);
+        };
+        let sent = watch.sent;
+        self.subs.remove(&sub);
+        let why = Complaint::read(reason);
+        self.tell(FromRelay::Closed { sub, sent, why });
+    }
+
+    fn compared_not(&mut self, sub: Sub, reason: &str) {
+        if let Sub::Ours(sub) = sub
+            && self.comparisons.forget(sub)
+        {
+            let why = Complaint::read(reason);
+            self.tell(FromRelay::Unreconciled { sub, why });
+        }
+    }
+
+    fn watch(&mut self, sub: Sub) -> Option<(SubNo, &mut Watch)> {
+        match sub {
+            Sub::Ours(sub) => Some((sub, self.subs.get_mut(&sub)?)),
+            Sub::Foreign => None,
+        }
+    }
+
+    fn stray(&mut self, sub: Sub) {
+        let was_ours = matches!(sub, Sub::Ours(sub) if Some(sub) <= self.newest);
+        let (count, most) = if was_ours {
+            (&mut self.late, LATE)
+        } else {
+            (&mut self.strays, STRAYS)
+        };
+        *count += 1;
+        if *count == most {
+            *count = 0;
+            self.bad(None, None, Fault::UnknownSubscription);
+        }
+    }
+
+    fn bad(&mut self, sub: Option<SubNo>, id: Option<EventId>, fault: Fault) {
+        self.tell(FromRelay::Bad { sub, id, fault });
+    }
+
+    // Handing on
+
+    fn take(&mut self, event: Unverified, sub: SubNo) {
+        match self.shared.ingest.try_room(&event) {
+            Some(room) => self.submit(event, sub, room),
+            None => {
+                let ingest = self.shared.ingest.clone();
+                let units = ingest.units(&event);
+                let room = Box::pin(async move { ingest.room(units).await });
+                self.parked = Some((event, sub, room));
+            }
+        }
+    }
+
+    fn submit(&mut self, event: Unverified, sub: SubNo, room: Room) {
+        let Line { relay, conn } = self.line;
+        let origin = Origin::Sync(Delivery { relay, conn, sub });
+        let reply = Box::new(Answered(self.turn.take()));
+        let ingest = &self.shared.ingest;
+        ingest.submit(&mut self.lane, event, origin, reply, room);
+    }
+
+    fn unpark(&mut self, room: Option<Room>) -> Result<(), End> {
+        let (Some((event, sub, _)), Some(room)) = (self.parked.take(), room) else {
+            return Err(End::Closed);
+        };
+        self.submit(event, sub, room);
+        Ok(())
+    }
+}
+
+/// Lets the connection read another frame.
+struct Answered(Option<OwnedSemaphorePermit>);
+
+impl Reply for Answered {
+    fn send(self: Box<Self>, _: EventId, _: Word) {
+        drop(self.0);
+    }
+}
+
+/// An event that was asked for. Nothing is proven yet.
+fn expected(
+    json: &str,
+    filters: &[Filter],
+    limits: &Limits,
+) -> Result<Unverified, (Option<EventId>, Fault)> {
+    let event = Unverified::parse(json, limits).map_err(|error| {
+        let fault = match error {
+            EventError::TooLarge(_)
+            | EventError::ContentTooLarge(_)
+            | EventError::TooManyTags(_) => Fault::TooLarge,
+            EventError::Malformed(_) | EventError::WrongId | EventError::WrongSignature => {
+                Fault::Malformed
+            }
+        };
+        (message::claimed_id(json), fault)
+    })?;
+    if filters.iter().any(|filter| filter.matches(event.claim())) {
+        Ok(event)
+    } else {
+        Err((Some(event.id()), Fault::OffFilter))
+    }
+}
+
+async fn wait_for_room(
+    parked: &mut Option<(Unverified, SubNo, BoxFuture<'static, Option<Room>>)>,
+) -> Option<Room> {
+    match parked {
+        Some((_, _, room)) => room.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes what is to be said, as much as there is in one go, and closes when nothing more comes.
+async fn write(
+    mut sink: SplitSink<Socket, Message>,
+    mut queue: mpsc::UnboundedReceiver<Message>,
+) -> End {
+    while let Some(first) = queue.recv().await {
+        let write = async {
+            sink.feed(first).await?;
+            while let Ok(next) = queue.try_recv() {
+                sink.feed(next).await?;
+            }
+            sink.flush().await
+        };
+        match timeout(WRITE, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return of_websocket(&error),
+            Err(_) => return End::Silent,
+        }
+    }
+    let _ = timeout(FAREWELL, sink.close()).await;
+    End::Closed
+}

@@ -1,0 +1,326 @@
+//! The one door for connections that we open. Addresses come from strangers: they must not lead
+//! us to machines that only we can reach. A name is resolved once, every answer is looked at, and
+//! what was looked at is dialled.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+
+use axum::http::Uri;
+use grasp_core::sync::io::End;
+use tokio::sync::Semaphore;
+
+/// Addresses of one name that are tried.
+const MAX_ADDRESSES: usize = 4;
+/// Names looked up at once. A name server that does not answer holds a thread for half a minute.
+const LOOKUPS: usize = 32;
+
+/// A URL taken apart: what is needed to dial it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub tls: bool,
+    /// Without the brackets of an IPv6 address.
+    pub host: String,
+    pub port: u16,
+    /// As in a `Host` header.
+    pub authority: String,
+    /// Begins with a slash.
+    pub path: String,
+}
+
+impl Target {
+    /// `None` for other schemes than those of web and websocket, and for what names nobody.
+    pub fn parse(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "wss" | "https" => true,
+            "ws" | "http" => false,
+            _ => return None,
+        };
+        let authority = uri.authority()?;
+        if authority.as_str().contains('@') {
+            return None;
+        }
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host)? {
+            "" if tls => 443,
+            "" => 80,
+            port => port.strip_prefix(':')?.parse().ok()?,
+        };
+        let host = host.strip_prefix('[').unwrap_or(host);
+        let host = host.strip_suffix(']').unwrap_or(host);
+        if host.is_empty() || port == 0 {
+            return None;
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Some(Self {
+            tls,
+            host: host.to_owned(),
+            port,
+            authority: authority.as_str().to_owned(),
+            path: path.to_owned(),
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Guard {
+    allow_private: bool,
+    lookups: Arc<Semaphore>,
+}
+
+impl Guard {
+    pub fn new(allow_private: bool) -> Self {
+        Self {
+            allow_private,
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        }
+    }
+
+    /// The addresses of a name that may be dialled; never none. `trusted` is what the operator
+    /// named, wherever it is.
+    pub async fn resolve(&self, target: &Target, trusted: bool) -> Result<Vec<SocketAddr>, End> {
+        let found = self.look_up(target.host.clone(), target.port).await?;
+        let any = self.allow_private || trusted;
+        let mut may: Vec<SocketAddr> = found
+            .into_iter()
+            .filter(|address| any || is_public(address.ip()))
+            .collect();
+        may.truncate(MAX_ADDRESSES);
+        if may.is_empty() {
+            return Err(End::Blocked);
+        }
+        Ok(may)
+    }
+
+    async fn look_up(&self, host: String, port: u16) -> Result<Vec<SocketAddr>, End> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let turn = Arc::clone(&self.lookups).acquire_owned().await;
+        let turn = turn.map_err(|_| End::Failed)?;
+        let looked_up = tokio::task::spawn_blocking(move || {
+            // Kept by the thread, not by whoever waits for it and may give up.
+            let _turn = turn;
+            let found = (host.as_str(), port).to_socket_addrs();
+            found.map(|found| found.collect::<Vec<_>>())
+        });
+        match looked_up.await {
+            Ok(Ok(found)) if !found.is_empty() => Ok(found),
+            Ok(_) => Err(End::NoSuchHost),
+            Err(_) => Err(End::Failed),
+        }
+    }
+}
+
+/// True for addresses that anybody on the internet can reach.
+pub fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => is_public_v4(ip),
+        IpAddr::V6(ip) => is_public_v6(ip),
+    }
+}
+
+/// Reserved by the IANA registry of special addresses, and what is no single machine.
+const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 88, 99, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 4),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),
+];
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    let within = |(network, bits): &(Ipv4Addr, u32)| {
+        (ip.to_bits() ^ network.to_bits()).checked_shr(32 - bits) == Some(0)
+    };
+    !NOT_PUBLIC_V4.iter().any(within)
+}
+
+/// Public addresses are in 2000::/3; of these the ones that are not.
+const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 3] = [
+    // Tunnels, test networks and hashes that look like addresses.
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+const GLOBAL: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    if let Some(inner) = inner_v4(ip) {
+        return is_public_v4(inner);
+    }
+    let within = |(network, bits): &(Ipv6Addr, u32)| {
+        (ip.to_bits() ^ network.to_bits()).checked_shr(128 - bits) == Some(0)
+    };
+    within(&GLOBAL) && !NOT_PUBLIC_V6.iter().any(within)
+}
+
+/// The IPv4 address that a packet to this address ends at: mapped, NAT64, 6to4.
+fn inner_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match ip.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] => Some(v4(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
+        [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_everybody_can_reach_is_public() {
+        for ip in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "2001:200::1",
+            "2a00::1",
+            "3ffe::1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::1.1.1.1",
+            "2002:101:101::1",
+        ] {
+            assert!(is_public(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "10.255.255.255",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.7",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::2",
+            "::127.0.0.1",
+            "::1.1.1.1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::192.168.0.1",
+            "64:ff9b:1::1.1.1.1",
+            "100::1",
+            "2001::1",
+            "2001:2::1",
+            "2001:20::1",
+            "2001:db8::1",
+            "2002:7f00:1::1",
+            "2002:c0a8:101::1",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(ip.parse().unwrap()), "{ip}");
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart_or_refused() {
+        let target = Target::parse("wss://relay.example/inbox").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("relay.example", 443));
+        assert_eq!(target.authority, "relay.example");
+        assert!(target.tls && target.path == "/inbox");
+        let target = Target::parse("http://[::1]:8080").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("::1", 8080));
+        assert_eq!(target.authority, "[::1]:8080");
+        assert!(!target.tls && target.path == "/");
+        for bad in [
+            "",
+            "relay.example",
+            "/path",
+            "file:///etc/passwd",
+            "ftp://relay.example",
+            "gopher://relay.example",
+            "ssh://git@relay.example",
+            "https://user:secret@relay.example",
+            "wss://relay.example:0",
+            "wss://relay.example:99999",
+        ] {
+            assert_eq!(Target::parse(bad), None, "{bad}");
+        }
+    }
+
+    async fn resolved(url: &str, allow_private: bool, trusted: bool) -> Result<usize, End> {
+        let target = Target::parse(url).unwrap();
+        let guard = Guard::new(allow_private);
+        let found = guard.resolve(&target, trusted).await;
+        found.map(|found| found.len())
+    }
+
+    #[tokio::test]
+    async fn private_addresses_are_dialled_only_when_the_operator_says_so() {
+        for url in [
+            "ws://127.0.0.1:1",
+            "ws://localhost:1",
+            "ws://[::1]:1",
+            "ws://[::ffff:10.0.0.1]",
+        ] {
+            assert_eq!(
+                resolved(url, false, false).await,
+                Err(End::Blocked),
+                "{url}"
+            );
+            assert!(resolved(url, true, false).await.is_ok(), "{url}");
+            assert!(resolved(url, false, true).await.is_ok(), "{url}");
+        }
+        // Other spellings of a number are no number here; whatever the resolver makes of them is
+        // looked at like any answer.
+        for url in ["ws://2130706433", "ws://0x7f000001", "ws://127.1"] {
+            let found = resolved(url, false, false).await;
+            assert!(
+                matches!(found, Err(End::Blocked | End::NoSuchHost)),
+                "{url}"
+            );
+        }
+    }
+}

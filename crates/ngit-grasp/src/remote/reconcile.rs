@@ -1,0 +1,316 @@
+//! NIP-77, the side that asks. What is ours is read from the store in slices; each message of the
+//! relay is answered on a thread that may take its time. Bounded in items, rounds and needs.
+
+use std::sync::Arc;
+
+use grasp_core::sync::io::Complaint;
+use grasp_core::{EventId, Filter, SubNo, Timestamp};
+use grasp_store::{Budget, Progress, Query, Store, Want};
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+use rustc_hash::FxHashSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::codec;
+use crate::clock::unix_now;
+
+/// Index rows read in one slice: a few milliseconds.
+const SLICE: Budget = Budget(10_000);
+/// Slices and messages worked on at once, whatever the number of relays.
+const READERS: usize = 2;
+/// Items of all comparisons: 2,000,000 x 40 bytes = 80 MB.
+const ITEMS: usize = 2_000_000;
+/// Items of a single second, which cannot be divided further.
+const SECOND_ITEMS: usize = 200_000;
+/// What a relay claims to have, in one comparison.
+const MAX_NEEDS: usize = 200_000;
+/// A round halves what is unclear at least four times; the rest are lists in small frames.
+const MAX_ROUNDS: usize = 256;
+/// One word to the core.
+const LIST: usize = 1_000;
+/// Missing events that are named.
+const NAMED: usize = 64;
+/// A message before hex doubles it: with that it is below strfry's 128 KiB.
+pub const FRAME: u32 = 60_000;
+/// Less is not enough for the protocol.
+const MIN_FRAME: u32 = 4_096;
+
+/// What all comparisons share.
+pub struct Desk {
+    store: Arc<Store>,
+    readers: Semaphore,
+    room: Arc<Semaphore>,
+}
+
+/// What is compared.
+pub struct Task {
+    pub sub: SubNo,
+    pub filter: Filter,
+    pub aside: Arc<[(Timestamp, EventId)]>,
+    pub most: u32,
+    /// Bytes of a message before hex.
+    pub frame: u32,
+}
+
+/// What comes of it, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    Say(String),
+    Needs(Vec<EventId>),
+    Done {
+        from: Timestamp,
+        lacks: u32,
+        some: Vec<EventId>,
+    },
+    Failed(Complaint),
+}
+
+/// Bytes of a NEG-MSG's payload to a relay that takes messages of that length.
+pub fn frame_for(message_bytes: u32) -> u32 {
+    let hex = message_bytes.saturating_sub(256);
+    (hex / 2).clamp(MIN_FRAME, FRAME)
+}
+
+/// Compares until both sides agree; `said` brings the relay's messages.
+pub async fn run(
+    desk: Arc<Desk>,
+    task: Task,
+    mut said: mpsc::Receiver<Vec<u8>>,
+    steps: mpsc::UnboundedSender<(SubNo, Step)>,
+) {
+    let sub = task.sub;
+    // Whoever listens is gone with the connection; then this ends with it.
+    let tell = |step| drop(steps.send((sub, step)));
+    let result = compare(&desk, task, &mut said, &tell).await;
+    tell(result.unwrap_or_else(Step::Failed));
+}
+
+async fn compare(
+    desk: &Desk,
+    task: Task,
+    said: &mut mpsc::Receiver<Vec<u8>>,
+    tell: &impl Fn(Step),
+) -> Result<Step, Complaint> {
+    let sub = task.sub;
+    let ours = desk.collect(task.filter, task.most as usize).await?;
+    let filter = ours.filter.clone();
+    let (mut side, first, _room) = desk.open(ours, task.aside, task.frame).await?;
+    tell(Step::Say(codec::neg_open(sub, &filter, &first)));
+    for _ in 0..MAX_ROUNDS {
+        let frame = said.recv().await.ok_or(Complaint::Other)?;
+        let round;
+        (side, round) = desk.work(move |_| side.round(&frame)).await??;
+        for list in round.needs.chunks(LIST) {
+            tell(Step::Needs(list.to_vec()));
+        }
+        match round.reply {
+            Some(reply) => tell(Step::Say(codec::neg_msg(sub, &reply))),
+            None => {
+                tell(Step::Say(codec::neg_close(sub)));
+                return Ok(side.done());
+            }
+        }
+    }
+    Err(Complaint::TooManyEvents)
+}
+
+type Found = Vec<(Timestamp, EventId)>;
+
+/// What we have of a filter, from some second on.
+struct Ours {
+    items: Found,
+    from: Timestamp,
+    /// Asks for nothing before it.
+    filter: Filter,
+}
+
+impl Desk {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            readers: Semaphore::new(READERS),
+            room: Arc::new(Semaphore::new(ITEMS)),
+        }
+    }
+
+    /// Runs one piece of work on a thread that may wait for the disk.
+    async fn work<T: Send + 'static>(
+        &self,
+        piece: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Complaint> {
+        let _turn = self.readers.acquire().await.map_err(|_| Complaint::Other)?;
+        let store = Arc::clone(&self.store);
+        let done = tokio::task::spawn_blocking(move || piece(&store)).await;
+        done.map_err(|_| Complaint::Other)
+    }
+
+    /// The newest, whole seconds only.
+    async fn collect(&self, filter: Filter, most: usize) -> Result<Ours, Complaint> {
+        let most = most.max(1);
+        let mut items = self.scan(filter.clone(), most + 1).await?;
+        let last = match items.last() {
+            Some((last, _)) if items.len() > most => *last,
+            _ => {
+                let from = filter.since.unwrap_or_default();
+                return Ok(Ours {
+                    items,
+                    from,
+                    filter,
+                });
+            }
+        };
+        items.retain(|(at, _)| *at > last);
+        let mut from = Timestamp(last.0.saturating_add(1));
+        if items.is_empty() {
+            items = self.second(&filter, last).await?;
+            from = last;
+        }
+        let since = Some(from);
+        Ok(Ours {
+            items,
+            from,
+            filter: Filter { since, ..filter },
+        })
+    }
+
+    /// All of a second that is fuller than a whole comparison should be.
+    async fn second(&self, filter: &Filter, at: Timestamp) -> Result<Found, Complaint> {
+        let mut filter = filter.clone();
+        (filter.since, filter.until) = (Some(at), Some(at));
+        let items = self.scan(filter, SECOND_ITEMS + 1).await?;
+        if items.len() > SECOND_ITEMS {
+            return Err(Complaint::TooManyEvents);
+        }
+        Ok(items)
+    }
+
+    async fn scan(&self, filter: Filter, max: usize) -> Result<Found, Complaint> {
+        // What is hidden is ours all the same.
+        let mut query = Query::new(vec![filter], max, Want::Ids).with_hidden();
+        let mut found = Vec::new();
+        loop {
+            let slice = self.work(move |store| {
+                let visit = |item: grasp_store::Found<'_>| found.push((item.created_at, item.id));
+                let progress = store.advance(&mut query, SLICE, unix_now(), visit);
+                (query, found, progress)
+            });
+            let progress;
+            (query, found, progress) = slice.await?;
+            match progress {
+                Ok(Progress::More) => {}
+                Ok(Progress::Done) => return Ok(found),
+                Err(error) => {
+                    tracing::error!(%error, "what is ours cannot be read");
+                    return Err(Complaint::Other);
+                }
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+        ours: Ours,
+        aside: Arc<[(Timestamp, EventId)]>,
+        frame: u32,
+    ) -> Result<(Side, Vec<u8>, OwnedSemaphorePermit), Complaint> {
+        let items = u32::try_from(ours.items.len() + aside.len()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(items);
+        let room = room.map_err(|_| Complaint::Other)?;
+        let opened = self.work(move |_| Side::open(ours, &aside, frame)).await?;
+        let (side, first) = opened.map_err(broken)?;
+        Ok((side, first, room))
+    }
+}
+
+fn broken(error: negentropy::Error) -> Complaint {
+    tracing::debug!(%error, "a comparison failed");
+    Complaint::Invalid
+}
+
+/// Our side of a comparison, and what is known of the difference.
+struct Side {
+    negentropy: Negentropy<'static, NegentropyStorageVector>,
+    from: Timestamp,
+    /// Not really ours: nobody lacks it.
+    aside: FxHashSet<EventId>,
+    needs: usize,
+    lacks: u32,
+    some: Vec<EventId>,
+}
+
+/// What one message of the relay told.
+struct Round {
+    needs: Vec<EventId>,
+    reply: Option<Vec<u8>>,
+}
+
+impl Side {
+    fn open(
+        ours: Ours,
+        aside: &[(Timestamp, EventId)],
+        frame: u32,
+    ) -> Result<(Self, Vec<u8>), negentropy::Error> {
+        let until = ours.filter.until.unwrap_or(Timestamp(u64::MAX));
+        let within = |(at, _): &&(Timestamp, EventId)| *at >= ours.from && *at <= until;
+        let aside: Found = aside.iter().filter(within).copied().collect();
+        let mut items = ours.items;
+        let stored: FxHashSet<EventId> = items.iter().map(|(_, id)| *id).collect();
+        let aside: Found = aside
+            .into_iter()
+            .filter(|(_, id)| !stored.contains(id))
+            .collect();
+        items.extend(&aside);
+        items.sort_unstable();
+        items.dedup();
+        let mut storage = NegentropyStorageVector::with_capacity(items.len());
+        for (at, id) in items {
+            storage.insert(at.0, Id::from_byte_array(id.0))?;
+        }
+        storage.seal()?;
+        let mut negentropy = Negentropy::owned(storage, u64::from(frame))?;
+        let first = negentropy.initiate()?;
+        let side = Self {
+            negentropy,
+            from: ours.from,
+            aside: aside.into_iter().map(|(_, id)| id).collect(),
+            needs: 0,
+            lacks: 0,
+            some: Vec::new(),
+        };
+        Ok((side, first))
+    }
+
+    fn round(mut self, frame: &[u8]) -> Result<(Self, Round), Complaint> {
+        let (mut have, mut need) = (Vec::new(), Vec::new());
+        let reply = self
+            .negentropy
+            .reconcile_with_ids(frame, &mut have, &mut need)
+            .map_err(broken)?;
+        for id in have {
+            self.note_lack(EventId(id.to_bytes()));
+        }
+        self.needs += need.len();
+        if self.needs > MAX_NEEDS {
+            return Err(Complaint::TooManyEvents);
+        }
+        let needs = need.into_iter().map(|id| EventId(id.to_bytes())).collect();
+        Ok((self, Round { needs, reply }))
+    }
+
+    fn note_lack(&mut self, id: EventId) {
+        if self.aside.contains(&id) {
+            return;
+        }
+        self.lacks = self.lacks.saturating_add(1);
+        if self.some.len() < NAMED {
+            self.some.push(id);
+        }
+    }
+
+    fn done(self) -> Step {
+        Step::Done {
+            from: self.from,
+            lacks: self.lacks,
+            some: self.some,
+        }
+    }
+}

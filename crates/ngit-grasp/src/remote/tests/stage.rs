@@ -1,0 +1,195 @@
+//! The hands on one side, a relay that says what a test wants on the other.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use grasp_core::sync::io::{End, FromRelay, ToRelay};
+use grasp_core::{ConnNo, Event, Filter, Limits, RelayNo, RelayUrl, SubNo};
+use grasp_store::Store;
+use secp256k1::SecretKey;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::driver::{self, Heard, Inbox, Submission};
+use crate::ingest::Ingest;
+use crate::metrics::Metrics;
+use crate::remote::auth::{AuthKey, Signer};
+use crate::remote::{Options, Remotes};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+pub const INSTANCE: &str = "this very process";
+pub const RELAY: RelayNo = RelayNo(3);
+const CONN: ConnNo = ConnNo(5);
+
+pub struct Stage {
+    pub runtime: Runtime,
+    pub remotes: Remotes,
+    pub store: Arc<Store>,
+    inbox: Inbox,
+    listener: TcpListener,
+}
+
+pub fn options() -> Options {
+    let owner = SecretKey::from_secret_bytes([7; 32]).unwrap();
+    Options {
+        allow_private: true,
+        connect_timeout: PATIENCE,
+        signer: Signer::new(AuthKey::Service, &owner),
+        instance: INSTANCE.to_owned(),
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::with(options())
+    }
+
+    pub fn with(options: Options) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let _inside = runtime.enter();
+        let (driver, inbox) = driver::channel();
+        let (store, metrics) = (
+            Arc::new(Store::in_memory()),
+            Arc::new(Metrics::new().unwrap()),
+        );
+        let limits = Limits::default();
+        let (ingest, _) = Ingest::start(1, limits.ingest_bytes, &store, &driver, &metrics).unwrap();
+        let remotes = Remotes::start(options, limits, &store, ingest, driver).unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        drop(_inside);
+        Self {
+            runtime,
+            remotes,
+            store,
+            inbox,
+            listener,
+        }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// Waits, but not for ever.
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let patient = async { tokio::time::timeout(PATIENCE, future).await };
+        self.runtime.block_on(patient).expect("it takes too long")
+    }
+
+    pub fn ask(&self, ask: ToRelay) {
+        self.remotes.perform(RELAY, CONN, ask);
+    }
+
+    pub fn dial(&self, url: &str) {
+        let url = RelayUrl::parse(url).unwrap();
+        let trusted = false;
+        self.ask(ToRelay::Dial { url, trusted });
+    }
+
+    pub fn dial_here(&self) {
+        self.dial(&format!("ws://{}", self.address()));
+    }
+
+    /// The next TCP connection.
+    pub fn accept(&self) -> TcpStream {
+        self.wait(self.listener.accept()).unwrap().0
+    }
+
+    /// An open connection, and the relay at its other end.
+    pub fn connected(&self) -> Peer {
+        self.dial_here();
+        let stream = self.accept();
+        let socket = self.wait(tokio_tungstenite::accept_async(stream)).unwrap();
+        assert_eq!(self.word(), FromRelay::Up);
+        Peer { socket }
+    }
+
+    pub fn subscribe(&self, sub: u32, filter: &str, most: Option<u32>) {
+        let filters = [Filter::parse(filter).unwrap()].into();
+        let sub = SubNo(sub);
+        self.ask(ToRelay::Subscribe { sub, filters, most });
+    }
+
+    /// The request, as the relay hears it.
+    pub fn subscribed(&self, peer: &mut Peer, sub: u32, filter: &str, most: Option<u32>) -> Value {
+        self.subscribe(sub, filter, most);
+        self.hear(peer)
+    }
+
+    fn heard(&self, patience: Duration) -> Option<Heard> {
+        self.inbox.next(patience)
+    }
+
+    pub fn word(&self) -> FromRelay {
+        match self.heard(PATIENCE).expect("a word") {
+            Heard::Remote(relay, _, word) => {
+                assert_eq!(relay, RELAY);
+                word
+            }
+            Heard::Submitted(submission) => panic!("{:?} instead of a word", submission.event),
+        }
+    }
+
+    pub fn submitted(&self) -> Submission {
+        match self.heard(PATIENCE).expect("an event") {
+            Heard::Submitted(submission) => *submission,
+            Heard::Remote(_, _, word) => panic!("{word:?} instead of an event"),
+        }
+    }
+
+    /// Nothing comes for a while.
+    pub fn is_quiet(&self) -> bool {
+        self.heard(Duration::from_millis(200)).is_none()
+    }
+
+    pub fn ends_with(&self, end: End) {
+        assert_eq!(self.word(), FromRelay::Down(end));
+    }
+
+    pub fn say(&self, peer: &mut Peer, frame: Value) {
+        let message = Message::Text(frame.to_string().into());
+        self.wait(peer.socket.send(message)).unwrap();
+    }
+
+    /// As a relay sends an event of a subscription.
+    pub fn deliver(&self, peer: &mut Peer, sub: &str, event: &Event) {
+        let frame = format!(r#"["EVENT","{sub}",{}]"#, event.json());
+        self.wait(peer.socket.send(Message::Text(frame.into())))
+            .unwrap();
+    }
+
+    /// The next message that the relay gets; `Null` when the connection is closed.
+    pub fn hear(&self, peer: &mut Peer) -> Value {
+        loop {
+            match self.wait(peer.socket.next()) {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return Value::Null,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Reads a request's head and answers it with this, whatever it was.
+    pub fn answer_http(&self, mut stream: TcpStream, answer: &str) -> String {
+        self.wait(async {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(head).unwrap()
+        })
+    }
+}
+
+/// The relay's end.
+pub struct Peer {
+    pub socket: WebSocketStream<TcpStream>,
+}
