@@ -20,6 +20,8 @@ use crate::identity::{Identity, IdentityError, Origin};
 use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::relay::Relay;
+use crate::remote;
+use crate::remote::auth::{AuthKey, Signer};
 
 /// How long connections may take to end before they are cut. With one second for the cut, three
 /// for the last commit and one for the runtime, an operator waits ten seconds at most.
@@ -86,7 +88,10 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
 
     let metrics = Arc::new(Metrics::new()?);
     let repositories = Arc::new(repositories(&config)?);
-    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)?;
+    let instance = instance();
+    let remote = remote_options(&config, &identity, &instance);
+    let policy = config.policy();
+    let engine = Engine::start(policy, &store, &repositories, &metrics, clock, Some(remote))?;
     let (phase, watching) = watch::channel(Phase::Running);
     let relay = Arc::new(Relay::new(
         Arc::clone(&store),
@@ -105,7 +110,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         engine.driver.clone(),
         metrics,
     ));
-    let site = Arc::new(Site::new(&config, identity.pubkey, relay, git));
+    let site = Arc::new(Site::new(&config, identity.pubkey, &instance, relay, git));
     let server = http::Server::start(listener, site, &config, watching);
 
     stop_signal.received().await;
@@ -119,6 +124,24 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A name of this process, so that it knows itself when it meets itself.
+fn instance() -> String {
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => grasp_core::id::to_hex(&bytes),
+        Err(_) => String::new(),
+    }
+}
+
+fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remote::Options {
+    remote::Options {
+        allow_private: false,
+        connect_timeout: config.limits().sync.connect_timeout,
+        signer: Signer::new(AuthKey::Service, identity.secret()),
+        instance: instance.to_owned(),
+    }
 }
 
 fn create_git_dir(config: &Config) -> Result<(), StartError> {

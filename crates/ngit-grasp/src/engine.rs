@@ -15,12 +15,14 @@ use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::perform::Performer;
 use crate::relay::live;
+use crate::remote::{self, Remotes};
 use crate::writer;
 
 pub struct Engine {
     pub ingest: Ingest,
     pub live: live::Handle,
     pub driver: driver::Handle,
+    remotes: Remotes,
     verifiers: Vec<JoinHandle<()>>,
     driver_thread: JoinHandle<()>,
     writer_thread: JoinHandle<()>,
@@ -37,13 +39,17 @@ pub enum EngineError {
 }
 
 impl Engine {
+    /// `remote` says how other relays are reached; without it none is, and nothing is synced. With
+    /// it a runtime is needed.
     pub fn start(
-        policy: Policy,
+        mut policy: Policy,
         store: &Arc<Store>,
         repositories: &Arc<Repositories>,
         metrics: &Arc<Metrics>,
         clock: Clock,
+        remote: Option<remote::Options>,
     ) -> Result<Self, EngineError> {
+        policy.limits.sync.enabled &= remote.is_some();
         let limits = policy.limits.clone();
         let core = Core::new(policy, seed()?);
         let (driver, inbox) = driver::channel();
@@ -51,16 +57,30 @@ impl Engine {
         let (writer, writer_thread) =
             writer::start(Arc::clone(store), driver.clone(), Arc::clone(metrics))?;
         let (git, git_threads) = worker::start(repositories, &driver, metrics)?;
-        let performer = Performer::new(writer, live.clone(), git, Arc::clone(metrics), &limits);
-        let found = repositories.list()?;
-        let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), found, clock)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (ingest, verifiers) =
             Ingest::start(cores, limits.ingest_bytes, store, &driver, metrics)?;
+        let remotes = match remote {
+            Some(options) => {
+                Remotes::start(options, limits.clone(), store, ingest.clone(), driver.clone())?
+            }
+            None => Remotes::none(driver.clone()),
+        };
+        let performer = Performer::new(
+            writer,
+            live.clone(),
+            git,
+            remotes.clone(),
+            Arc::clone(metrics),
+            &limits,
+        );
+        let found = repositories.list()?;
+        let driver_thread = driver::start(inbox, core, performer, Arc::clone(store), found, clock)?;
         Ok(Self {
             ingest,
             live,
             driver,
+            remotes,
             verifiers,
             driver_thread,
             writer_thread,
@@ -77,6 +97,8 @@ impl Engine {
     /// Finishes what was submitted, in the order of the stages, and ends every thread. All
     /// clones of `ingest` and `live` must be gone, or the stages would wait for more.
     pub fn stop(self) {
+        self.driver.wind_down();
+        self.remotes.stop();
         drop(self.ingest);
         drop(self.live);
         for verifier in self.verifiers {

@@ -43,9 +43,14 @@ pub enum Origin {
 pub struct Identity {
     pub pubkey: Pubkey,
     pub origin: Origin,
+    secret: SecretKey,
 }
 
 impl Identity {
+    pub fn secret(&self) -> &SecretKey {
+        &self.secret
+    }
+
     /// The key of the settings, else of the data directory, else a new one.
     pub fn load(setting: Option<&str>, dir: &Path) -> Result<Self, IdentityError> {
         if let Some(text) = setting {
@@ -99,6 +104,7 @@ impl Identity {
         Self {
             pubkey: Pubkey(public.to_byte_array()),
             origin,
+            secret: *key,
         }
     }
 

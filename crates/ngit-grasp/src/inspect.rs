@@ -267,8 +267,15 @@ fn mend(config: &Config) -> Result<(), TransferError> {
     let spinner = ProgressBar::new_spinner().with_message("bringing refs and store in step");
     spinner.enable_steady_tick(Duration::from_millis(100));
     let clock = Clock::start();
-    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)
-        .map_err(StartError::from)?;
+    let engine = Engine::start(
+        config.policy(),
+        &store,
+        &repositories,
+        &metrics,
+        clock,
+        None,
+    )
+    .map_err(StartError::from)?;
     if !engine.settle(REPAIR) {
         say("not everything could be brought in step in time");
     }

@@ -18,6 +18,7 @@ use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
 use crate::notes::Notes;
 use crate::relay::live;
+use crate::remote::Remotes;
 use crate::writer::{self, Order};
 
 /// The kinds that wait for git data, and all that wait with them.
@@ -38,6 +39,7 @@ pub struct Performer {
     writer: writer::Handle,
     live: live::Handle,
     git: worker::Handle,
+    remotes: Remotes,
     metrics: Arc<Metrics>,
     notes: Notes,
     held_for: Duration,
@@ -60,6 +62,7 @@ impl Performer {
         writer: writer::Handle,
         live: live::Handle,
         git: worker::Handle,
+        remotes: Remotes,
         metrics: Arc<Metrics>,
         limits: &Limits,
     ) -> Self {
@@ -67,6 +70,7 @@ impl Performer {
             writer,
             live,
             git,
+            remotes,
             notes: Notes::new(Arc::clone(&metrics), &limits.sync),
             metrics,
             held_for: limits.held_for,
@@ -102,7 +106,7 @@ impl Performer {
             Effect::Sweep { until } => self.writer.sweep(until),
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
             Effect::Noted(note) => self.notes.take(note, Instant::now()),
-            Effect::Remote { .. } => {}
+            Effect::Remote { relay, conn, ask } => self.remotes.perform(relay, conn, ask),
         }
     }
 

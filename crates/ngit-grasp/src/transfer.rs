@@ -153,8 +153,15 @@ pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferErro
     let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
     let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
     let clock = Clock::start();
-    let engine = Engine::start(config.policy(), &store, &repositories, &metrics, clock)
-        .map_err(StartError::from)?;
+    let engine = Engine::start(
+        config.policy(),
+        &store,
+        &repositories,
+        &metrics,
+        clock,
+        None,
+    )
+    .map_err(StartError::from)?;
     let (source, bytes): (Box<dyn Read>, u64) = match file {
         Some(path) => {
             let file = File::open(path).map_err(io_error(path))?;

@@ -51,7 +51,13 @@ pub struct Site {
 }
 
 impl Site {
-    pub fn new(config: &Config, owner: Pubkey, relay: Arc<Relay>, git: Arc<GitSite>) -> Self {
+    pub fn new(
+        config: &Config,
+        owner: Pubkey,
+        instance: &str,
+        relay: Arc<Relay>,
+        git: Arc<GitSite>,
+    ) -> Self {
         let limits = &relay.limits;
         let support = web::Support {
             nips: nip11::SUPPORTED_NIPS,
@@ -61,7 +67,7 @@ impl Site {
         Self {
             gate: Gate::new(limits.connections, limits.connections_per_ip),
             client_ip: ClientIp::new(config.trusted_proxies.clone()),
-            nip11: nip11::document(config, owner, limits).to_string(),
+            nip11: nip11::document(config, owner, instance, limits).to_string(),
             landing: web::landing(config, owner, limits, support),
             http_url: config.public_http_url(),
             rule: config.maintainer_rule,

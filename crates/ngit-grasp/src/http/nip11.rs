@@ -26,7 +26,8 @@ pub(super) fn acceptance(config: &Config) -> String {
     text
 }
 
-pub(super) fn document(config: &Config, owner: Pubkey, limits: &Limits) -> Value {
+/// `instance` names the process: other names of it say the same.
+pub(super) fn document(config: &Config, owner: Pubkey, instance: &str, limits: &Limits) -> Value {
     let mut document = json!({
         "name": config.relay_name,
         "description": config.relay_description,
@@ -37,6 +38,7 @@ pub(super) fn document(config: &Config, owner: Pubkey, limits: &Limits) -> Value
         "repo_acceptance_criteria": acceptance(config),
         "software": env!("CARGO_PKG_NAME"),
         "version": env!("CARGO_PKG_VERSION"),
+        "instance": instance,
         "limitation": limitation(limits, !config.accept_unrelated_events),
     });
     let curated = !config.repository_whitelist.is_empty();
