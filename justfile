@@ -40,6 +40,6 @@ story seed:
 bench *args:
     cargo run --release -p bench -- relay {{args}}
 
-# Fuzz one target (client_message, filter, event, negentropy); needs nightly and cargo-fuzz
+# Fuzz one target (client_message, relay_message, filter, event, negentropy); needs nightly and cargo-fuzz
 fuzz target seconds="60":
     cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}}

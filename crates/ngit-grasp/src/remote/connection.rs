@@ -1,6 +1,7 @@
 //! One connection to another relay: a task that hears, judges nothing, and hands on. It reads
 //! only as fast as the rest of us works: a relay that floods waits in its own TCP window.
 
+mod hearing;
 mod requests;
 
 use std::sync::Arc;
@@ -9,24 +10,23 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use grasp_core::event::{EventError, Unverified};
-use grasp_core::sync::io::{Complaint, End, Fault, FromRelay, ToRelay};
-use grasp_core::{ConnNo, Delivery, EventId, Filter, Limits, Origin, RelayNo, RelayUrl, SubNo};
+use grasp_core::event::Unverified;
+use grasp_core::sync::io::{End, Fault, FromRelay, ToRelay};
+use grasp_core::{ConnNo, Delivery, EventId, Filter, Origin, RelayNo, RelayUrl, SubNo};
 use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{self, Message};
 
+#[cfg(test)]
+pub(super) use self::hearing::STRAYS;
 use self::requests::Comparisons;
-use super::codec::{self, Said, Sub};
 use super::dial::{Socket, of_websocket};
 use super::guard::Target;
 use super::nip11::Document;
-use super::reconcile::Step;
 use super::{Place, Shared};
 use crate::ingest::{Lane, Reply, Room, Word};
-use crate::relay::message;
 
 /// Frames of one connection that were read and whose consequences are not over.
 pub(super) const UNANSWERED: usize = 256;
@@ -38,10 +38,6 @@ const PING_EVERY: u32 = 3;
 const WRITE: Duration = Duration::from_secs(30);
 /// How long a relay that we leave may take to be told.
 const FAREWELL: Duration = Duration::from_millis(250);
-/// Frames for subscriptions that never were; so many are a fault.
-pub(super) const STRAYS: u32 = 64;
-/// Frames for subscriptions that we have closed: they may have been on their way for a while.
-const LATE: u32 = 10_000;
 
 /// Which connection to which relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,109 +252,6 @@ impl Connection {
         Ok(())
     }
 
-    fn on_text(&mut self, text: &str) {
-        let Some(said) = codec::parse(text) else {
-            return self.bad(None, None, Fault::Malformed);
-        };
-        match said {
-            Said::Event { sub, json } => self.on_event(sub, json),
-            Said::Eose { sub, complete } => self.on_eose(sub, complete),
-            Said::Closed { sub, reason } => self.on_closed(sub, &reason),
-            Said::Notice(reason) => self.tell(FromRelay::Notice(Complaint::read(&reason))),
-            Said::Ok { id, accepted } => {
-                if self.proof.take_if(|proof| *proof == id).is_some() {
-                    self.tell(FromRelay::Authenticated(accepted));
-                }
-            }
-            Said::Auth(challenge) => self.tell(FromRelay::Challenge(challenge)),
-            Said::NegMsg { sub, frame } => {
-                if let Sub::Ours(sub) = sub
-                    && !self.comparisons.heard(sub, frame)
-                {
-                    // It speaks without waiting for us.
-                    self.on_step(sub, Step::Failed(Complaint::Invalid));
-                }
-            }
-            Said::NegErr { sub, reason } => self.compared_not(sub, &reason),
-            Said::Unknown => {}
-        }
-    }
-
-    fn on_event(&mut self, sub: Sub, json: &str) {
-        let Some((sub, watch)) = self.watch(sub) else {
-            return self.stray(sub);
-        };
-        watch.sent = watch.sent.saturating_add(1);
-        if !watch.live && watch.most.is_some_and(|most| watch.sent > most) {
-            self.subs.remove(&sub);
-            self.send(codec::close(sub));
-            return self.bad(Some(sub), message::claimed_id(json), Fault::Flood);
-        }
-        let filters = Arc::clone(&watch.filters);
-        match expected(json, &filters, &self.shared.limits) {
-            Ok(event) => self.take(event, sub),
-            Err((id, fault)) => self.bad(Some(sub), id, fault),
-        }
-    }
-
-    fn on_eose(&mut self, sub: Sub, complete: bool) {
-        let Some((sub, watch)) = self.watch(sub) else {
-            return self.stray(sub);
-        };
-        watch.live = true;
-        let sent = watch.sent;
-        self.tell(FromRelay::Eose {
-            sub,
-            sent,
-            complete,
-        });
-    }
-
-    fn on_closed(&mut self, sub: Sub, reason: &str) {
-        let Some((sub, watch)) = self.watch(sub) else {
-            // Some refuse a NEG-OPEN so.
-            return self.compared_not(sub, reason);
-        };
-        let sent = watch.sent;
-        self.subs.remove(&sub);
-        let why = Complaint::read(reason);
-        self.tell(FromRelay::Closed { sub, sent, why });
-    }
-
-    fn compared_not(&mut self, sub: Sub, reason: &str) {
-        if let Sub::Ours(sub) = sub
-            && self.comparisons.forget(sub)
-        {
-            let why = Complaint::read(reason);
-            self.tell(FromRelay::Unreconciled { sub, why });
-        }
-    }
-
-    fn watch(&mut self, sub: Sub) -> Option<(SubNo, &mut Watch)> {
-        match sub {
-            Sub::Ours(sub) => Some((sub, self.subs.get_mut(&sub)?)),
-            Sub::Foreign => None,
-        }
-    }
-
-    fn stray(&mut self, sub: Sub) {
-        let was_ours = matches!(sub, Sub::Ours(sub) if Some(sub) <= self.newest);
-        let (count, most) = if was_ours {
-            (&mut self.late, LATE)
-        } else {
-            (&mut self.strays, STRAYS)
-        };
-        *count += 1;
-        if *count == most {
-            *count = 0;
-            self.bad(None, None, Fault::UnknownSubscription);
-        }
-    }
-
-    fn bad(&mut self, sub: Option<SubNo>, id: Option<EventId>, fault: Fault) {
-        self.tell(FromRelay::Bad { sub, id, fault });
-    }
-
     // Handing on
 
     fn take(&mut self, event: Unverified, sub: SubNo) {
@@ -396,30 +289,6 @@ struct Answered(Option<OwnedSemaphorePermit>);
 impl Reply for Answered {
     fn send(self: Box<Self>, _: EventId, _: Word) {
         drop(self.0);
-    }
-}
-
-/// An event that was asked for. Nothing is proven yet.
-fn expected(
-    json: &str,
-    filters: &[Filter],
-    limits: &Limits,
-) -> Result<Unverified, (Option<EventId>, Fault)> {
-    let event = Unverified::parse(json, limits).map_err(|error| {
-        let fault = match error {
-            EventError::TooLarge(_)
-            | EventError::ContentTooLarge(_)
-            | EventError::TooManyTags(_) => Fault::TooLarge,
-            EventError::Malformed(_) | EventError::WrongId | EventError::WrongSignature => {
-                Fault::Malformed
-            }
-        };
-        (message::claimed_id(json), fault)
-    })?;
-    if filters.iter().any(|filter| filter.matches(event.claim())) {
-        Ok(event)
-    } else {
-        Err((Some(event.id()), Fault::OffFilter))
     }
 }
 

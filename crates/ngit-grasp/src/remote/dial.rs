@@ -41,9 +41,12 @@ pub struct Dialer {
 impl Dialer {
     /// Trusts the authorities that browsers trust.
     pub fn new() -> Result<Self, rustls::Error> {
-        let roots = RootCertStore {
+        Self::trusting(RootCertStore {
             roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        };
+        })
+    }
+
+    pub fn trusting(roots: RootCertStore) -> Result<Self, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -130,5 +133,68 @@ pub fn of_websocket(error: &tungstenite::Error) -> End {
             | tungstenite::error::ProtocolError::HandshakeIncomplete,
         ) => End::Closed,
         _ => End::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::ServerConfig;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    /// Everybody knows this key: it is worth nothing outside of this test.
+    const KEY: &str = include_str!("testdata/localhost.key.pem");
+    const CERTIFICATE: &str = include_str!("testdata/localhost.pem");
+    const AUTHORITY: &str = include_str!("testdata/authority.pem");
+
+    /// A websocket server of that certificate; it answers one connection.
+    async fn server() -> SocketAddr {
+        let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            if let Ok(stream) = acceptor.accept(stream).await {
+                let _socket = tokio_tungstenite::accept_async(stream).await;
+            }
+        });
+        address
+    }
+
+    async fn dialled(dialer: &Dialer, host: &str) -> Result<SocketAddr, End> {
+        let address = server().await;
+        let url = format!("wss://{host}:{}", address.port());
+        let target = Target::parse(&url).unwrap();
+        let addresses = [address];
+        let opened = dialer.websocket(&url, &target, &addresses);
+        let opened = timeout(Duration::from_secs(20), opened).await.unwrap();
+        opened.map(|(_, address)| address)
+    }
+
+    #[tokio::test]
+    async fn a_certificate_must_be_of_that_host_and_of_somebody_whom_we_trust() {
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_slice(AUTHORITY.as_bytes()).unwrap();
+        roots.add(authority).unwrap();
+        let trusting = Dialer::trusting(roots).unwrap();
+        assert!(dialled(&trusting, "localhost").await.is_ok());
+        assert_eq!(dialled(&trusting, "relay.example").await, Err(End::Tls));
+        let usual = Dialer::new().unwrap();
+        assert_eq!(dialled(&usual, "localhost").await, Err(End::Tls));
     }
 }

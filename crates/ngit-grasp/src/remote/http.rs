@@ -15,7 +15,6 @@ use super::dial::Dialer;
 use super::guard::Target;
 
 const PATIENCE: Duration = Duration::from_secs(5);
-const MAX_BODY: usize = 64 * 1024;
 const MAX_HEAD: usize = 16 * 1024;
 
 /// What a server answered.
@@ -26,14 +25,15 @@ pub struct Page {
     pub body: Bytes,
 }
 
-/// `None` if there is no answer, or one that is too long.
+/// `None` if there is no answer, or one with a body longer than `most`.
 pub async fn get(
     dialer: &Dialer,
     target: &Target,
     addresses: &[SocketAddr],
     accept: &str,
+    most: usize,
 ) -> Option<Page> {
-    timeout(PATIENCE, page(dialer, target, addresses, accept))
+    timeout(PATIENCE, page(dialer, target, addresses, accept, most))
         .await
         .ok()?
 }
@@ -43,6 +43,7 @@ async fn page(
     target: &Target,
     addresses: &[SocketAddr],
     accept: &str,
+    most: usize,
 ) -> Option<Page> {
     let (wire, _) = dialer.connect(target, addresses).await.ok()?;
     let (mut sender, connection) = http1::Builder::new()
@@ -61,7 +62,7 @@ async fn page(
     let answer = async {
         let response = sender.send_request(request).await.ok()?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_BODY).collect().await.ok()?;
+        let body = Limited::new(body, most).collect().await.ok()?;
         Some(Page {
             status: head.status.as_u16(),
             headers: head.headers,

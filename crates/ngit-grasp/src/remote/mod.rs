@@ -235,6 +235,7 @@ impl Hub {
 /// The NIP-11 document of a relay, from where its websocket is.
 async fn describe(shared: Arc<Shared>, place: Place) -> Option<Document> {
     let addresses = [place.address];
-    let page = http::get(&shared.dialer, &place.target, &addresses, nip11::TYPE).await?;
+    let (dialer, target) = (&shared.dialer, &place.target);
+    let page = http::get(dialer, target, &addresses, nip11::TYPE, nip11::MAX_BYTES).await?;
     (page.status == 200).then(|| nip11::read(&page.body))?
 }

@@ -4,6 +4,8 @@ use grasp_core::sync::io::Description;
 use serde_json::Value;
 
 pub const TYPE: &str = "application/nostr+json";
+/// A longer document is none.
+pub const MAX_BYTES: usize = 64 * 1024;
 
 /// A document that can be read.
 #[derive(Debug, PartialEq, Eq)]

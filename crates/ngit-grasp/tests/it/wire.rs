@@ -9,6 +9,7 @@ use grasp_core::{Event, Filter, Limits};
 use negentropy::{Id, NegentropyStorageVector};
 use ngit_grasp::relay::message::{self, ClientMessage, MAX_SUB_ID};
 use ngit_grasp::relay::negentropy::reconcile;
+use ngit_grasp::remote::codec::{self, Said, Sub};
 use testkit::Value;
 
 const ROUNDS: usize = 20_000;
@@ -95,6 +96,28 @@ fn client_messages_are_understood_or_refused() {
                 assert!(["NOTICE", "CLOSED", "NEG-ERR"].contains(&frame[0].as_str().unwrap()));
             }
         }
+    });
+    assert!(understood > ROUNDS / 100, "{understood}");
+}
+
+#[test]
+fn relay_messages_are_understood_or_refused() {
+    let mut understood = 0;
+    fuzz("relay_message", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let Some(said) = codec::parse(&text) else {
+            return;
+        };
+        understood += 1;
+        let Said::Eose { sub, .. } = said else {
+            return;
+        };
+        let Sub::Ours(number) = sub else {
+            return;
+        };
+        let complete = false;
+        let again = format!(r#"["EOSE","{}"]"#, codec::name(number));
+        assert_eq!(codec::parse(&again), Some(Said::Eose { sub, complete }));
     });
     assert!(understood > ROUNDS / 100, "{understood}");
 }

@@ -1,0 +1,146 @@
+//! What a relay's frames mean: each becomes one word to the core, one event for ingest, or nothing.
+
+use std::sync::Arc;
+
+use grasp_core::event::{EventError, Unverified};
+use grasp_core::sync::io::{Complaint, Fault, FromRelay};
+use grasp_core::{EventId, Filter, Limits, SubNo};
+
+use super::{Connection, Watch};
+use crate::relay::message;
+use crate::remote::codec::{self, Said, Sub};
+use crate::remote::reconcile::Step;
+
+/// Frames for subscriptions that never were; so many are a fault.
+pub const STRAYS: u32 = 64;
+/// Frames for subscriptions that we have closed: they may have been on their way for a while.
+const LATE: u32 = 10_000;
+
+impl Connection {
+    pub(super) fn on_text(&mut self, text: &str) {
+        let Some(said) = codec::parse(text) else {
+            return self.bad(None, None, Fault::Malformed);
+        };
+        match said {
+            Said::Event { sub, json } => self.on_event(sub, json),
+            Said::Eose { sub, complete } => self.on_eose(sub, complete),
+            Said::Closed { sub, reason } => self.on_closed(sub, &reason),
+            Said::Notice(reason) => self.tell(FromRelay::Notice(Complaint::read(&reason))),
+            Said::Ok { id, accepted } => {
+                if self.proof.take_if(|proof| *proof == id).is_some() {
+                    self.tell(FromRelay::Authenticated(accepted));
+                }
+            }
+            Said::Auth(challenge) => self.tell(FromRelay::Challenge(challenge)),
+            Said::NegMsg { sub, frame } => {
+                if let Sub::Ours(sub) = sub
+                    && !self.comparisons.heard(sub, frame)
+                {
+                    // It speaks without waiting for us.
+                    self.on_step(sub, Step::Failed(Complaint::Invalid));
+                }
+            }
+            Said::NegErr { sub, reason } => self.compared_not(sub, &reason),
+            Said::Unknown => {}
+        }
+    }
+
+    fn on_event(&mut self, sub: Sub, json: &str) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            return self.stray(sub);
+        };
+        watch.sent = watch.sent.saturating_add(1);
+        if !watch.live && watch.most.is_some_and(|most| watch.sent > most) {
+            self.subs.remove(&sub);
+            self.send(codec::close(sub));
+            return self.bad(Some(sub), message::claimed_id(json), Fault::Flood);
+        }
+        let filters = Arc::clone(&watch.filters);
+        match expected(json, &filters, &self.shared.limits) {
+            Ok(event) => self.take(event, sub),
+            Err((id, fault)) => self.bad(Some(sub), id, fault),
+        }
+    }
+
+    fn on_eose(&mut self, sub: Sub, complete: bool) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            return self.stray(sub);
+        };
+        watch.live = true;
+        let sent = watch.sent;
+        self.tell(FromRelay::Eose {
+            sub,
+            sent,
+            complete,
+        });
+    }
+
+    fn on_closed(&mut self, sub: Sub, reason: &str) {
+        let Some((sub, watch)) = self.watch(sub) else {
+            // Some refuse a NEG-OPEN so.
+            return self.compared_not(sub, reason);
+        };
+        let sent = watch.sent;
+        self.subs.remove(&sub);
+        let why = Complaint::read(reason);
+        self.tell(FromRelay::Closed { sub, sent, why });
+    }
+
+    fn compared_not(&mut self, sub: Sub, reason: &str) {
+        if let Sub::Ours(sub) = sub
+            && self.comparisons.forget(sub)
+        {
+            let why = Complaint::read(reason);
+            self.tell(FromRelay::Unreconciled { sub, why });
+        }
+    }
+
+    fn watch(&mut self, sub: Sub) -> Option<(SubNo, &mut Watch)> {
+        match sub {
+            Sub::Ours(sub) => Some((sub, self.subs.get_mut(&sub)?)),
+            Sub::Foreign => None,
+        }
+    }
+
+    fn stray(&mut self, sub: Sub) {
+        let was_ours = matches!(sub, Sub::Ours(sub) if Some(sub) <= self.newest);
+        let (count, most) = if was_ours {
+            (&mut self.late, LATE)
+        } else {
+            (&mut self.strays, STRAYS)
+        };
+        *count += 1;
+        if *count == most {
+            *count = 0;
+            self.bad(None, None, Fault::UnknownSubscription);
+        }
+    }
+
+    pub(super) fn bad(&mut self, sub: Option<SubNo>, id: Option<EventId>, fault: Fault) {
+        self.tell(FromRelay::Bad { sub, id, fault });
+    }
+}
+
+/// An event that was asked for. Nothing is proven yet.
+fn expected(
+    json: &str,
+    filters: &[Filter],
+    limits: &Limits,
+) -> Result<Unverified, (Option<EventId>, Fault)> {
+    let event = Unverified::parse(json, limits).map_err(|error| {
+        let fault = match error {
+            EventError::TooLarge(_)
+            | EventError::ContentTooLarge(_)
+            | EventError::TooManyTags(_) => Fault::TooLarge,
+            EventError::Malformed(_) | EventError::WrongId | EventError::WrongSignature => {
+                Fault::Malformed
+            }
+        };
+        (message::claimed_id(json), fault)
+    })?;
+    if filters.iter().any(|filter| filter.matches(event.claim())) {
+        Ok(event)
+    } else {
+        Err((Some(event.id()), Fault::OffFilter))
+    }
+}
