@@ -61,9 +61,13 @@ impl Engine {
         let (ingest, verifiers) =
             Ingest::start(cores, limits.ingest_bytes, store, &driver, metrics)?;
         let remotes = match remote {
-            Some(options) => {
-                Remotes::start(options, limits.clone(), store, ingest.clone(), driver.clone())?
-            }
+            Some(options) => Remotes::start(
+                options,
+                limits.clone(),
+                store,
+                ingest.clone(),
+                driver.clone(),
+            )?,
             None => Remotes::none(driver.clone()),
         };
         let performer = Performer::new(

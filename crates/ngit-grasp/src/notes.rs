@@ -105,7 +105,6 @@ impl Notes {
                 source,
                 gap,
             } => self.found(relay, id, source, gap, now),
-            Note::Direct => self.metrics.sync.event(Source::Direct),
             Note::NoNegentropy { relay } => {
                 tracing::warn!(%relay, "no NIP-77 there: its history is read page by page");
             }

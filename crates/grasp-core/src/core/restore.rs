@@ -103,7 +103,7 @@ impl Core {
         if let Some(outcome) = facts.foresee(event) {
             return self.give_up(&event.id, &refusal_of(outcome), facts);
         }
-        let needs = match self.judge(event, &Origin::Import, facts) {
+        let needs = match self.judge_kept(event, facts) {
             Verdict::Hold(needs) => needs,
             Verdict::Store => {
                 self.join(event);
@@ -120,6 +120,19 @@ impl Core {
         let until = self.purgatory.get(&event.id).map(|held| held.until);
         if let Some(until) = until {
             self.purgatory.insert(Arc::clone(event), needs, until);
+        }
+    }
+
+    /// Its date was good when it came, whatever the clock says now.
+    fn judge_kept(&mut self, event: &Event, facts: &dyn Facts) -> Verdict {
+        match self.judge(event, &Origin::Import, facts) {
+            Verdict::Drop(Refusal::TooFarAhead(_) | Refusal::TooOld(_)) => {
+                let now = std::mem::replace(&mut self.now.unix, event.created_at);
+                let verdict = self.judge(event, &Origin::Import, facts);
+                self.now.unix = now;
+                verdict
+            }
+            verdict => verdict,
         }
     }
 

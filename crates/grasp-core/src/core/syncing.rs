@@ -144,7 +144,7 @@ impl Core {
                 target @ Target::Address(_) => marks.push(mark(&Cause::Came(target))),
             }
         }
-        self.sync.accepted(&event.id, &marks, &named);
+        self.sync.accepted(&event.id, &marks, &named, self.now);
     }
 
     /// A held event has waited in vain: it need not be fetched every day.

@@ -133,7 +133,7 @@ impl Sync {
                 }
             }
         }
-        self.came(&event.id);
+        self.came(&event.id, now);
         if is_open {
             let (id, at) = (event.id, event.created_at);
             self.took(from.relay, from.sub, id, at, now);
@@ -209,11 +209,11 @@ impl Sync {
 
     /// An event is stored or held: nobody need wait for it, and what waited for it is asked for
     /// again.
-    pub fn accepted(&mut self, id: &EventId, causes: &[u64], named: &[EventId]) {
+    pub fn accepted(&mut self, id: &EventId, causes: &[u64], named: &[EventId], now: Now) {
         if !self.is_on() {
             return;
         }
-        self.came(id);
+        self.came(id, now);
         self.later.forget(id);
         if self.memo.recall(id) {
             self.effects.push_back(SyncEffect::Recall(*id));

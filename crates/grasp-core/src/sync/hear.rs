@@ -48,7 +48,7 @@ impl Sync {
             FromRelay::Notice(why) => self.on_notice(relay, why, now),
             FromRelay::Known { sub, id, at } => {
                 self.took(relay, sub, id, at, now);
-                self.came(&id);
+                self.came(&id, now);
             }
             FromRelay::Bad { sub, fault, .. } => self.on_bad(relay, sub, fault, now),
             FromRelay::Challenge(challenge) => self.on_challenge(relay, challenge),
@@ -78,7 +78,7 @@ impl Sync {
                     lacks,
                     some,
                 };
-                self.on_compared(relay, sub, compared, here);
+                self.on_compared(relay, sub, compared, now, here);
             }
             FromRelay::Unreconciled { sub, why } => self.on_not_compared(relay, sub, why, now),
         }
@@ -110,9 +110,9 @@ impl Sync {
     }
 
     /// It is here, or need not be: whoever waits for it waits no longer.
-    pub(super) fn came(&mut self, id: &EventId) {
+    pub(super) fn came(&mut self, id: &EventId, now: Now) {
         for batch in self.downloads.came(id) {
-            self.try_finish(batch);
+            self.try_finish(batch, now);
         }
     }
 
@@ -146,7 +146,7 @@ impl Sync {
         };
         let (sent, complete) = (sub.sent.unwrap_or_default(), sub.complete);
         if sub.is_live() {
-            return self.on_watching(relay, no, sent, complete);
+            return self.on_watching(relay, no, sent, complete, now);
         }
         let Some(sub) = self.close(relay, no) else {
             return;
@@ -162,14 +162,14 @@ impl Sync {
                 {
                     batch.add_steps(&chunks, since, How::Pages);
                 }
-                self.try_finish(batch);
+                self.try_finish(batch, now);
             }
             Purpose::Page {
                 batch,
                 step,
                 paging,
             } => self.on_page(relay, batch, step, paging, complete, now),
-            Purpose::Fetch { ids } => self.on_fetched(relay, sent, ids.into_iter().collect()),
+            Purpose::Fetch { ids } => self.on_fetched(relay, sent, ids.into_iter().collect(), now),
             Purpose::Live { .. } | Purpose::Compare { .. } => {}
         }
     }
@@ -180,7 +180,7 @@ impl Sync {
     }
 
     /// It goes on to watch; what was stored before has come.
-    fn on_watching(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool) {
+    fn on_watching(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool, now: Now) {
         let cut = self.may_be_cut(relay, sent, complete);
         let Some(sub) = self.sub(relay, no) else {
             return;
@@ -201,7 +201,7 @@ impl Sync {
                 batch.add_steps(&chunks, None, How::Pages);
             }
         }
-        self.try_finish(no);
+        self.try_finish(no, now);
     }
 
     fn on_page(
@@ -217,7 +217,7 @@ impl Sync {
             return;
         };
         match paging.end(complete, &mut peer.capabilities) {
-            Paged::Done => return self.try_finish(batch),
+            Paged::Done => return self.try_finish(batch, now),
             Paged::More => {}
             Paged::FullSecond(at) => self.split_second(relay, batch, &step, at),
         }
@@ -243,7 +243,7 @@ impl Sync {
         }
     }
 
-    fn on_fetched(&mut self, relay: RelayNo, sent: u32, missing: Vec<EventId>) {
+    fn on_fetched(&mut self, relay: RelayNo, sent: u32, missing: Vec<EventId>, now: Now) {
         if let Some(peer) = self.peers.get_mut(&relay) {
             peer.capabilities.prove(sent);
         }
@@ -252,13 +252,13 @@ impl Sync {
             return self.downloads.put_off(relay, missing);
         }
         let ended = self.downloads.missed(relay, &missing);
-        self.after_downloads(ended);
+        self.after_downloads(ended, now);
     }
 
     /// Batches that wait for nothing more, and relays that are asked in place of others.
-    pub(super) fn after_downloads(&mut self, ended: Vec<BatchNo>) {
+    pub(super) fn after_downloads(&mut self, ended: Vec<BatchNo>, now: Now) {
         for batch in ended {
-            self.try_finish(batch);
+            self.try_finish(batch, now);
         }
         self.again.extend(self.downloads.relays());
     }
@@ -291,7 +291,7 @@ impl Sync {
         }
     }
 
-    fn on_compared(&mut self, relay: RelayNo, no: SubNo, end: Compared, here: &dyn Here) {
+    fn on_compared(&mut self, relay: RelayNo, no: SubNo, end: Compared, now: Now, here: &dyn Here) {
         let compares = |sub: &mut Sub| matches!(sub.purpose, Purpose::Compare { .. });
         if !self.sub(relay, no).is_some_and(compares) {
             return;
@@ -316,7 +316,7 @@ impl Sync {
                 batch.steps.push_front(step);
             }
         }
-        self.try_finish(batch);
+        self.try_finish(batch, now);
     }
 
     fn on_not_compared(&mut self, relay: RelayNo, no: SubNo, why: Complaint, now: Now) {
@@ -384,10 +384,10 @@ impl Sync {
                 true
             }
             Purpose::CatchUp { batch, .. } => {
-                self.fail(relay, batch);
+                self.fail(relay, batch, now);
                 true
             }
-            Purpose::Page { batch, step, .. } => self.put_back(relay, batch, step, why),
+            Purpose::Page { batch, step, .. } => self.put_back(relay, batch, step, why, now),
             Purpose::Compare { batch, step } => self.compare_otherwise(relay, batch, step, why),
             Purpose::Fetch { ids } => {
                 self.downloads.put_off(relay, ids);
@@ -396,15 +396,22 @@ impl Sync {
         }
     }
 
-    pub(super) fn fail(&mut self, relay: RelayNo, no: BatchNo) {
+    pub(super) fn fail(&mut self, relay: RelayNo, no: BatchNo, now: Now) {
         if let Some(batch) = self.batch_mut(relay, no) {
             batch.failed = true;
         }
-        self.try_finish(no);
+        self.try_finish(no, now);
     }
 
     /// A page is asked for again; one that is refused for what it is, only so often.
-    fn put_back(&mut self, relay: RelayNo, no: BatchNo, mut step: Step, why: Complaint) -> bool {
+    fn put_back(
+        &mut self,
+        relay: RelayNo,
+        no: BatchNo,
+        mut step: Step,
+        why: Complaint,
+        now: Now,
+    ) -> bool {
         let for_itself = matches!(
             why,
             Complaint::Invalid | Complaint::Restricted | Complaint::Unsupported | Complaint::Other
@@ -416,7 +423,7 @@ impl Sync {
         {
             batch.steps.push_front(step);
         }
-        self.try_finish(no);
+        self.try_finish(no, now);
         !hopeless
     }
 
@@ -559,9 +566,8 @@ impl Sync {
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
         };
-        if peer.paused.is_some_and(|until| until <= now.mono) {
-            peer.paused = None;
-        }
+        peer.paused = peer.paused.filter(|until| *until > now.mono);
+        peer.not_before = peer.not_before.filter(|at| *at > now.mono);
         let Some(session) = peer.session() else {
             return;
         };

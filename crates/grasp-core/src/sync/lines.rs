@@ -113,8 +113,13 @@ impl Sync {
         let away = covered.is_some_and(|covered| now.unix > covered.saturating_add(stale));
         // One that cannot compare would send all of its history again after every restart.
         let spared = peer.restored && peer.capabilities.reconciles == Reconciles::No;
-        let began_anew = away && !spared && peer.doubt_all(Via::CatchUp);
+        let lookback = self.limits.lookback;
+        let since = (!lookback.is_zero()).then(|| now.unix.saturating_sub(lookback));
+        let began_anew = away && !spared && peer.doubt_all(since, Via::CatchUp);
         peer.restored = false;
+        if covered.is_some() {
+            peer.wait(now.mono, self.limits.reconnect_delay);
+        }
         let described = peer.described.unwrap_or_default();
         if now.unix.0 >= described.0.saturating_add(DESCRIBED) {
             self.ask(relay, conn, ToRelay::Describe);
@@ -259,31 +264,31 @@ impl Sync {
             self.end_lead(&batch.leads);
         }
         let ended = self.downloads.lost(relay);
-        self.after_downloads(ended);
+        self.after_downloads(ended, now);
     }
 
-    pub(super) fn leave_empty(&mut self) {
+    pub(super) fn leave_empty(&mut self, now: Now) {
         let relays = self.targets.relays.iter();
         let empty = relays.filter(|(_, relay)| relay.is_empty());
         let empty: Vec<RelayNo> = empty.map(|(no, _)| no).collect();
         for relay in empty {
-            self.leave(relay);
+            self.leave(relay, now);
         }
     }
 
-    fn leave(&mut self, relay: RelayNo) {
+    fn leave(&mut self, relay: RelayNo, now: Now) {
         if let Some(conn) = self.peers.get(&relay).and_then(|peer| peer.link.conn()) {
             self.connected -= 1;
             self.ask(relay, conn, ToRelay::HangUp);
         }
-        self.forget_session(relay);
+        self.forget_session(relay, now);
         self.tell(relay, |relay| Note::Left { relay });
         self.write_off(relay);
         self.peers.remove(&relay);
         self.targets.relays.leave(relay);
     }
 
-    fn forget_session(&mut self, relay: RelayNo) {
+    fn forget_session(&mut self, relay: RelayNo, now: Now) {
         let Some(session) = self.session_mut(relay) else {
             return;
         };
@@ -294,6 +299,6 @@ impl Sync {
             self.end_lead(&batch.leads);
         }
         let ended = self.downloads.lost(relay);
-        self.after_downloads(ended);
+        self.after_downloads(ended, now);
     }
 }

@@ -222,7 +222,7 @@ impl Sync {
                 Timer::Turn(relay) => self.take_turn(relay, now),
                 Timer::Later => self.ask_later(now, here),
                 Timer::Empty => {
-                    self.leave_empty();
+                    self.leave_empty(now);
                     self.agenda
                         .add(now.mono + self.limits.empty_check, Timer::Empty);
                 }

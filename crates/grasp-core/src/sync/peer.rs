@@ -41,6 +41,8 @@ pub struct Peer {
     /// Refusals in a row, and until when nothing is asked.
     pub refusals: u32,
     pub paused: Option<Mono>,
+    /// No large batch is begun before.
+    pub not_before: Option<Mono>,
     /// It was said that it does not compare sets.
     pub warned: bool,
     /// Lines in a row that were lost soon after they came up.
@@ -70,6 +72,7 @@ impl Peer {
             restored: false,
             refusals: 0,
             paused: None,
+            not_before: None,
             warned: false,
             flaps: 0,
             lag_ms: None,
@@ -108,6 +111,13 @@ impl Peer {
 
     pub fn is_paused(&self, now: Mono) -> bool {
         self.paused.is_some_and(|until| until > now)
+    }
+
+    /// Begins nothing large for so long.
+    pub fn wait(&mut self, now: Mono, span: Duration) {
+        if !span.is_zero() {
+            self.not_before = Some(now + span);
+        }
     }
 
     /// Leaves it alone for a while, longer each time.
@@ -149,20 +159,16 @@ impl Peer {
         self.health.failures = self.health.failures.max(self.flaps.saturating_sub(1));
     }
 
-    /// It is back after too long a time: everything is compared again. True if there was
-    /// something.
-    pub fn doubt_all(&mut self, via: Via) -> bool {
+    /// It is back after too long a time: everything is compared again, or as far back as that is
+    /// wanted. True if there was something.
+    pub fn doubt_all(&mut self, since: Option<Timestamp>, via: Via) -> bool {
         let mut items = Items::default();
         while let Some(oldest) = self.doubts.take_any() {
             items.add(&oldest.items);
         }
         let any = !items.is_empty();
         if any {
-            self.doubts.add(Doubt {
-                items,
-                since: None,
-                via,
-            });
+            self.doubts.add(Doubt { items, since, via });
         }
         any
     }

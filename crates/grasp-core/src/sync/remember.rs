@@ -77,7 +77,17 @@ impl Sync {
             }
         }
         let all: Vec<RelayNo> = self.targets.relays.iter().map(|(no, _)| no).collect();
+        let delay = self.limits.startup_delay;
         for relay in all {
+            let limits = &self.limits;
+            let new = || Peer::new(limits, now.unix);
+            let peer = self.peers.entry(relay).or_insert_with(new);
+            if let Link::Down { retry, .. } = &mut peer.link
+                && retry.is_none()
+                && !delay.is_zero()
+            {
+                *retry = Some(now.mono + delay);
+            }
             self.look_at(relay, now);
         }
     }

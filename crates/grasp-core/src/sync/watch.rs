@@ -242,7 +242,7 @@ impl Sync {
             }
         }
         if let Some(no) = batch.filter(|_| !sub.ended) {
-            self.fail(relay, no);
+            self.fail(relay, no, now);
         }
     }
 

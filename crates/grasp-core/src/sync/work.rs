@@ -76,7 +76,8 @@ impl Sync {
         if is_small(&fresh.items) {
             return Some(fresh);
         }
-        if session.batches.values().any(|batch| !batch.small) {
+        let waits = peer.not_before.is_some_and(|at| at > now.mono);
+        if waits || session.batches.values().any(|batch| !batch.small) {
             return None;
         }
         let mut plan = peer.doubts.next(&missing).unwrap_or(fresh);
@@ -192,7 +193,7 @@ impl Sync {
         let filters = chunks.iter().flat_map(|chunk| chunk.filters(index, since));
         let filters: Vec<Filter> = filters.filter(|filter| !is_void(filter)).collect();
         if filters.is_empty() {
-            return self.try_finish(batch);
+            return self.try_finish(batch, now);
         }
         let purpose = Purpose::CatchUp {
             batch,
@@ -225,7 +226,7 @@ impl Sync {
         let mut filter = step.chunk.filter(step.letter, index, step.since);
         filter.until = step.until;
         if is_void(&filter) {
-            return self.try_finish(batch);
+            return self.try_finish(batch, now);
         }
         let mut aside = Vec::new();
         if step.chunk.layer == Layer::Announcements {
@@ -266,7 +267,7 @@ impl Sync {
         filter.limit = Some(limit as usize);
         let past = step.since.is_some_and(|since| since > paging.until());
         if is_void(&filter) || past {
-            return self.try_finish(batch);
+            return self.try_finish(batch, now);
         }
         let purpose = Purpose::Page {
             batch,
@@ -300,7 +301,7 @@ impl Sync {
     }
 
     /// A batch is over when nothing of it is left to ask for and all that it found is here.
-    pub(super) fn try_finish(&mut self, no: BatchNo) {
+    pub(super) fn try_finish(&mut self, no: BatchNo, now: Now) {
         let Some((relay, via)) = self.batches.get(&no).copied() else {
             return;
         };
@@ -329,6 +330,7 @@ impl Sync {
             if let Some(peer) = self.peers.get_mut(&relay) {
                 peer.doubts.settle(&batch.items);
                 peer.dirty = true;
+                peer.wait(now.mono, self.limits.batch_delay);
             }
         }
         self.tell_lacks(relay, via, &batch);
@@ -389,7 +391,8 @@ impl Sync {
         let Some(session) = peer.session() else {
             return;
         };
-        for at in session.next_deadline().into_iter().chain(peer.paused) {
+        let pauses = peer.paused.into_iter().chain(peer.not_before);
+        for at in session.next_deadline().into_iter().chain(pauses) {
             self.agenda.add(at, Timer::Work(relay));
         }
     }

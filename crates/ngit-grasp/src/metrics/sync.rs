@@ -135,6 +135,9 @@ impl SyncMetrics {
         self.live_items.set(number(live));
         let not_live = status.relays.iter().map(|relay| relay.not_live);
         self.not_live_items.set(number(not_live.sum::<u64>()));
+        // What users bring is not told one by one.
+        let direct = self.events.with_label_values(&[Source::Direct.label()]);
+        direct.inc_by(status.events.direct.saturating_sub(direct.get()));
         for relay in &status.relays {
             self.show_relay(relay);
         }

@@ -99,10 +99,12 @@ fn the_way_in_which_an_event_was_found_decides_how_loud_it_is() {
             found(Source::CatchUp, false),
             found(Source::CatchUp, true),
             found(Source::Daily, true),
-            Note::Direct,
         ] {
             notes.take(note, now);
         }
+        let mut status = Status::default();
+        status.events.direct = 1;
+        notes.show(&status, now);
         let text = notes.metrics.render();
         for metric in [
             r#"ngit_sync_events_total{source="direct"} 1"#,

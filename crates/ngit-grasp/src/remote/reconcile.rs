@@ -58,6 +58,7 @@ pub enum Step {
     Needs(Vec<EventId>),
     Done {
         from: Timestamp,
+        compared: u32,
         lacks: u32,
         some: Vec<EventId>,
     },
@@ -230,6 +231,7 @@ fn broken(error: negentropy::Error) -> Complaint {
 struct Side {
     negentropy: Negentropy<'static, NegentropyStorageVector>,
     from: Timestamp,
+    compared: u32,
     /// Not really ours: nobody lacks it.
     aside: FxHashSet<EventId>,
     needs: usize,
@@ -271,6 +273,7 @@ impl Side {
         let side = Self {
             negentropy,
             from: ours.from,
+            compared: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             aside: aside.into_iter().map(|(_, id)| id).collect(),
             needs: 0,
             lacks: 0,
@@ -309,6 +312,7 @@ impl Side {
     fn done(self) -> Step {
         Step::Done {
             from: self.from,
+            compared: self.compared,
             lacks: self.lacks,
             some: self.some,
         }

@@ -275,7 +275,8 @@ fn an_early_event_is_asked_for_when_what_it_waits_for_has_come() {
     peers.judge(ticket, Outcome::Dismissed(fate));
     peers.pass_with(ONE, 5 * HOUR);
     peers.asked(ONE);
-    peers.sync.accepted(&EventId([8; 32]), &[77], &[]);
+    let now = peers.clock();
+    peers.sync.accepted(&EventId([8; 32]), &[77], &[], now);
     peers.pass(SECOND);
     peers.say(ONE, FromRelay::Heard);
     let subs = peers.subscribed(ONE);

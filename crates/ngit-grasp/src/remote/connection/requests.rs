@@ -95,11 +95,17 @@ impl Connection {
         match step {
             Step::Say(frame) => self.send(frame),
             Step::Needs(ids) => self.note(FromRelay::Needs { sub, ids }),
-            Step::Done { from, lacks, some } => {
+            Step::Done {
+                from,
+                compared,
+                lacks,
+                some,
+            } => {
                 self.comparisons.forget(sub);
                 self.note(FromRelay::Reconciled {
                     sub,
                     from,
+                    compared,
                     lacks,
                     some,
                 });

@@ -68,6 +68,7 @@ fn told(stage: &Stage) -> Told {
                 from,
                 lacks,
                 some,
+                ..
             } => {
                 return Told {
                     from,
