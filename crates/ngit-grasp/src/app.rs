@@ -110,7 +110,14 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         engine.driver.clone(),
         metrics,
     ));
-    let site = Arc::new(Site::new(&config, identity.pubkey, &instance, relay, git));
+    let site = Arc::new(Site::new(
+        &config,
+        identity.pubkey,
+        &instance,
+        relay,
+        git,
+        engine.driver.clone(),
+    ));
     let server = http::Server::start(listener, site, &config, watching);
 
     stop_signal.received().await;

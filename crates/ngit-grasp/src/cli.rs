@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crate::app;
 use crate::config::{self, Config};
 use crate::inspect;
+use crate::status;
 use crate::transfer;
 
 /// 2 is what clap and the shell use for a command that was misunderstood.
@@ -74,6 +75,7 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
             });
         }
         Some(("repos", _)) => inspect::repos(&config)?,
+        Some(("status", sub)) => status::status(&config, sub.get_flag("json"))?,
         Some(("check", sub)) => {
             let well = inspect::check(&config, sub.get_flag("repair"))?;
             return Ok(if well {
@@ -117,6 +119,11 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("repos")
                 .about("List the repositories: size, refs, age of the state, in step or not; the server may be running"),
+        )
+        .subcommand(
+            Command::new("status")
+                .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
         )
         .subcommand(
             Command::new("check")

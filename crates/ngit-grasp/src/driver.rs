@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::clock::Clock;
 use crate::ingest::{Reply, Room};
 use crate::perform::Performer;
+use crate::status::Report;
 
 /// Inputs handled between two hand-overs to the writer.
 const TURN: usize = 1_024;
@@ -87,6 +88,7 @@ enum Message {
     /// Whoever asks hears when nothing is under way.
     Idle(Sender<()>),
     WindDown,
+    Status(oneshot::Sender<Report>),
     Stop,
 }
 
@@ -155,6 +157,13 @@ impl Handle {
     /// The end is near: nothing new is begun.
     pub fn wind_down(&self) {
         self.send(Message::WindDown);
+    }
+
+    /// How everything stands.
+    pub fn status(&self) -> oneshot::Receiver<Report> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Message::Status(sender));
+        receiver
     }
 
     /// Ends the driver once everything submitted before has its answer.
@@ -332,6 +341,10 @@ impl Driver {
             Message::Remote(input, _turn) => self.feed(*input, now),
             Message::Idle(asked) => self.asked_idle.push(asked),
             Message::WindDown => self.wind_down(),
+            Message::Status(asked) => {
+                // Whoever is gone does not want to know.
+                let _ = asked.send(Report::of(&self.core, now));
+            }
             Message::Stop => {
                 self.wind_down();
                 self.stopping = true;

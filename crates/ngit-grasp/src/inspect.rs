@@ -173,9 +173,12 @@ fn line(records: &Records, config: &Config, repo: &RepoId) -> String {
 
 fn age(event: &Event) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seconds = now
-        .map_or(0, |now| now.as_secs())
-        .saturating_sub(event.created_at.0);
+    let now = now.map_or(0, |now| now.as_secs());
+    span(now.saturating_sub(event.created_at.0))
+}
+
+/// For people.
+pub(crate) fn span(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7_199 => format!("{} min", seconds / 60),

@@ -19,6 +19,7 @@ mod perform;
 pub mod phase;
 pub mod relay;
 pub mod remote;
+pub mod status;
 pub mod transfer;
 mod web;
 pub mod writer;

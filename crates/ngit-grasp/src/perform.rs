@@ -35,6 +35,20 @@ const STANDINGS: [(Standing, &str); 3] = [
     (Standing::Remembered, "remembered"),
 ];
 
+fn place_of(kind: Kind) -> usize {
+    HELD_KINDS
+        .iter()
+        .position(|(found, _)| *found == Some(kind))
+        .unwrap_or(HELD_KINDS.len() - 1)
+}
+
+/// The word for a kind that waits for git data.
+pub fn held_kind(kind: Kind) -> &'static str {
+    HELD_KINDS
+        .get(place_of(kind))
+        .map_or("other", |(_, name)| name)
+}
+
 pub struct Performer {
     writer: writer::Handle,
     live: live::Handle,
@@ -114,10 +128,7 @@ impl Performer {
     pub fn show(&mut self, core: &Core, now: Now) {
         let mut shown = [(0, 0); HELD_KINDS.len()];
         for held in core.purgatory().iter() {
-            let place = HELD_KINDS
-                .iter()
-                .position(|(kind, _)| *kind == Some(held.event.kind))
-                .unwrap_or(HELD_KINDS.len() - 1);
+            let place = place_of(held.event.kind);
             if let Some((count, oldest)) = shown.get_mut(place) {
                 *count += 1;
                 *oldest = self.waited(held.until, now.unix).max(*oldest);

@@ -1,4 +1,5 @@
-//! One HTTP stack on one port: websocket, NIP-11 and pages at `/`, metrics and health beside.
+//! One HTTP stack on one port: websocket, NIP-11 and pages at `/`, metrics, status and health
+//! beside.
 
 mod client_ip;
 mod gate;
@@ -28,10 +29,12 @@ use self::gate::{Gate, Slot};
 use self::git::{Client, Endpoint, GitSite, Route};
 pub use self::server::Server;
 use crate::config::Config;
+use crate::driver;
 use crate::hosting::overview::Overview;
 use crate::phase::{Phase, reached};
 use crate::relay::Relay;
 use crate::relay::connection::{Connection, Peer};
+use crate::status::StatusPage;
 use crate::web;
 
 /// A websocket's read buffer. The default is 128 KiB for each idle connection.
@@ -48,6 +51,8 @@ pub struct Site {
     http_url: String,
     rule: MaintainerRule,
     metrics_enabled: bool,
+    /// `None` when the operator does not want it told.
+    status: Option<StatusPage>,
 }
 
 impl Site {
@@ -57,6 +62,7 @@ impl Site {
         instance: &str,
         relay: Arc<Relay>,
         git: Arc<GitSite>,
+        driver: driver::Handle,
     ) -> Self {
         let limits = &relay.limits;
         let support = web::Support {
@@ -72,6 +78,7 @@ impl Site {
             http_url: config.public_http_url(),
             rule: config.maintainer_rule,
             metrics_enabled: config.metrics_enabled,
+            status: config.status_enabled.then(|| StatusPage::new(driver)),
             relay,
             git,
         }
@@ -93,6 +100,7 @@ fn router(site: Arc<Site>) -> Router {
         .route("/", get(root))
         .route("/assets/style.css", get(style))
         .route("/metrics", get(metrics))
+        .route("/api/status", get(status))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .fallback(repository)
@@ -284,6 +292,20 @@ async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
         "text/plain; version=0.0.4; charset=utf-8",
     )];
     (kind, site.relay.metrics.render()).into_response()
+}
+
+async fn status(State(site): State<Arc<Site>>) -> Response<Body> {
+    let Some(page) = &site.status else {
+        return not_found().await.into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    match page.json().await {
+        Some(json) => (headers, json).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "no answer\n").into_response(),
+    }
 }
 
 /// Ready while the store answers and nobody asked us to stop.

@@ -25,6 +25,7 @@ mod ngit_client;
 mod nip01;
 mod nip77;
 mod nips;
+mod status;
 mod support;
 mod transfer;
 mod wire;

@@ -1,0 +1,60 @@
+//! How the server stands, as JSON over HTTP and as a table for people.
+
+use testkit::{Value, json};
+
+use crate::support::{get, relay, run, start};
+
+fn told(body: &str) -> Value {
+    serde_json::from_str(body).expect("a status is JSON")
+}
+
+#[test]
+fn the_status_is_told_to_pages_of_any_origin() {
+    let server = relay();
+    let answer = get(server.addr(), "/api/status");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    let status = told(&answer.body);
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert!(status["uptime_secs"].is_u64(), "{status}");
+    assert!(status["held"].is_object(), "{status}");
+    assert_eq!(status["sync"]["relays_tracked"], 0);
+    assert_eq!(status["sync"]["relays"], json!([]));
+}
+
+#[test]
+fn an_operator_may_keep_it_private() {
+    let server = start(&[("NGIT_STATUS_ENABLED", "false")]);
+    assert_eq!(get(server.addr(), "/api/status").status, 404);
+    let address = server.addr().to_string();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("NGIT_STATUS_ENABLED"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_command_asks_the_running_server() {
+    let server = relay();
+    let address = format!("0.0.0.0:{}", server.addr().port());
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("0 relays known"), "{}", ran.stdout);
+    let ran = run(&["status", "--json"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(told(&ran.stdout)["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn without_a_server_the_command_says_so() {
+    let mut server = start(&[]);
+    let address = server.addr().to_string();
+    server.terminate();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(1));
+    let expected = format!("no server answers at http://{address}");
+    assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+}
