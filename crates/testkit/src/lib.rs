@@ -1,5 +1,6 @@
 //! What the tests of all crates share: authors that really sign, a naive model of a relay's
-//! store, seeded random events and filters, a websocket client and the real server process.
+//! store, seeded random events and filters, a websocket client, the real server
+//! process, other relays with faults, and a line to them that can be cut.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +15,9 @@ pub mod grasp;
 pub mod libgit;
 pub mod naive;
 pub mod pack;
+pub mod proxy;
 pub mod random;
+pub mod rogue;
 pub mod server;
 
 /// For crates whose tests need JSON and nothing else of serde.
@@ -25,4 +28,6 @@ pub use crate::client::Client;
 pub use crate::git::WorkTree;
 pub use crate::grasp::Project;
 pub use crate::naive::{Model, Verdict};
+pub use crate::proxy::Proxy;
+pub use crate::rogue::{Fault, Rogue};
 pub use crate::server::Server;
