@@ -55,12 +55,30 @@ impl Project {
 
     pub fn announcement(&self, created_at: u64) -> Event {
         let clone = format!("https://{DOMAIN}{}", self.path());
-        let relay = format!("wss://{DOMAIN}");
+        self.announced(created_at, vec![clone], vec![format!("wss://{DOMAIN}")])
+    }
+
+    /// Hosted by all of these, and mirrored by these relays besides.
+    pub fn announcement_at(&self, created_at: u64, hosts: &[String], more: &[String]) -> Event {
+        let clone = |host: &String| format!("http://{host}{}", self.path());
+        let relays = hosts.iter().map(|host| format!("ws://{host}"));
+        self.announced(
+            created_at,
+            hosts.iter().map(clone).collect(),
+            relays.chain(more.iter().cloned()).collect(),
+        )
+    }
+
+    fn announced(&self, created_at: u64, clone: Vec<String>, relays: Vec<String>) -> Event {
+        let named = |name: &str, values: Vec<String>| {
+            let name = std::iter::once(name.to_owned());
+            name.chain(values).collect::<Vec<String>>()
+        };
         let mut tags = vec![
             vec!["d".to_owned(), self.identifier.clone()],
             vec!["name".to_owned(), format!("The {}", self.identifier)],
-            vec!["clone".to_owned(), clone],
-            vec!["relays".to_owned(), relay],
+            named("clone", clone),
+            named("relays", relays),
         ];
         if !self.maintainers.is_empty() {
             let mut tag = vec!["maintainers".to_owned()];

@@ -16,6 +16,8 @@ use tokio::time::sleep;
 /// What the line does with bytes. A new epoch ends the connections of those before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
+    /// Where it leads; nowhere yet, perhaps.
+    target: Option<SocketAddr>,
     epoch: u64,
     refuses: bool,
     stalled: bool,
@@ -40,11 +42,18 @@ struct Counts {
 
 impl Proxy {
     pub async fn start(target: SocketAddr) -> Self {
+        let proxy = Self::to_nowhere().await;
+        proxy.lead_to(target);
+        proxy
+    }
+
+    /// An address for a server that is not there yet: nothing answers.
+    pub async fn to_nowhere() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("an address");
         let (weather, watching) = watch::channel(Weather::default());
         let counts = Arc::new(Counts::default());
-        let serving = tokio::spawn(serve(listener, target, watching, Arc::clone(&counts)));
+        let serving = tokio::spawn(serve(listener, watching, Arc::clone(&counts)));
         Self {
             addr,
             weather,
@@ -59,6 +68,12 @@ impl Proxy {
 
     pub fn ws_url(&self) -> String {
         format!("ws://{}", self.addr)
+    }
+
+    /// From now on new connections go there.
+    pub fn lead_to(&self, target: SocketAddr) {
+        self.weather
+            .send_modify(|weather| weather.target = Some(target));
     }
 
     /// Ends every connection; new ones are taken.
@@ -112,18 +127,14 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    target: SocketAddr,
-    weather: watch::Receiver<Weather>,
-    counts: Arc<Counts>,
-) {
+async fn serve(listener: TcpListener, weather: watch::Receiver<Weather>, counts: Arc<Counts>) {
     // Its tasks end with it.
     let mut connections = JoinSet::new();
     while let Ok((near, _)) = listener.accept().await {
-        if weather.borrow().refuses {
+        let now = *weather.borrow();
+        let Some(target) = now.target.filter(|_| !now.refuses) else {
             continue;
-        }
+        };
         let (weather, counts) = (weather.clone(), Arc::clone(&counts));
         connections.spawn(async move {
             if let Ok(far) = TcpStream::connect(target).await {

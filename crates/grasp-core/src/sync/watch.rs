@@ -43,16 +43,20 @@ impl Sync {
             return whole;
         }
         let requests = self.pack(relay, &new);
+        let mut covered = Items::default();
+        for chunk in requests.iter().flatten() {
+            covered.add(&chunk.items());
+        }
         let room = session.room_to_watch(&peer.capabilities);
         let filters: usize = requests.iter().map(|request| filters_of(request)).sum();
         let many = session.live_filters() + filters > self.limits.consolidate_at;
         if (requests.len() > room || many) && self.repack(relay, &requests, now) {
             return batch.is_none();
         }
-        if batch.is_some() && requests.len() > room {
+        let fits = requests.len() <= room && covered == new;
+        if batch.is_some() && !fits {
             return false;
         }
-        let fits = requests.len() <= room;
         for request in requests.into_iter().take(room) {
             self.open_watch(relay, request, batch, now);
         }

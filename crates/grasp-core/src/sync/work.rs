@@ -305,6 +305,8 @@ impl Sync {
         let Some((relay, via)) = self.batches.get(&no).copied() else {
             return;
         };
+        // Its next step may have waited for this.
+        self.again.insert(relay);
         let wants = self.downloads.open(no);
         let Some(session) = self.session_mut(relay) else {
             return;
@@ -334,7 +336,6 @@ impl Sync {
             }
         }
         self.tell_lacks(relay, via, &batch);
-        self.again.insert(relay);
     }
 
     fn tell_lacks(&mut self, relay: RelayNo, via: Via, batch: &Batch) {
