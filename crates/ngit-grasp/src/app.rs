@@ -146,6 +146,7 @@ fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remot
     remote::Options {
         allow_private: false,
         connect_timeout: config.limits().sync.connect_timeout,
+        beat: remote::BEAT,
         signer: Signer::new(AuthKey::Service, identity.secret()),
         instance: instance.to_owned(),
     }

@@ -30,9 +30,7 @@ use crate::ingest::{Lane, Reply, Room, Word};
 
 /// Frames of one connection that were read and whose consequences are not over.
 pub(super) const UNANSWERED: usize = 256;
-/// It is said so often that the relay still speaks.
-const HEARD: Duration = Duration::from_secs(10);
-/// In the same unit.
+/// Beats from ping to ping.
 const PING_EVERY: u32 = 3;
 /// A write that made no progress for so long ends the connection.
 const WRITE: Duration = Duration::from_secs(30);
@@ -137,7 +135,7 @@ impl Connection {
         let (outgoing, queue) = mpsc::unbounded_channel();
         let mut writer = JoinSet::new();
         writer.spawn(write(sink, queue));
-        let mut ticks = interval_at(Instant::now() + HEARD, HEARD);
+        let mut ticks = interval_at(Instant::now() + shared.beat, shared.beat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             comparisons: Comparisons::new(Arc::clone(&shared.desk)),
@@ -221,7 +219,7 @@ impl Connection {
 
     fn tick(&mut self) {
         // While we do not read it is not the relay's fault that it is not heard.
-        let waits_for_us = self.parked.is_some() || self.turn.is_none();
+        let waits_for_us = self.parked.is_some() || self.unanswered.available_permits() == 0;
         if std::mem::take(&mut self.heard) || waits_for_us {
             self.note(FromRelay::Heard);
         }

@@ -41,6 +41,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// With a little more for the task that waits for them.
 const STOP: Duration = Duration::from_secs(1);
 
+/// Often enough for a core that gives up on silence after minutes.
+pub const BEAT: Duration = Duration::from_secs(10);
+
 /// How other relays are reached.
 #[derive(Clone)]
 pub struct Options {
@@ -48,6 +51,8 @@ pub struct Options {
     pub allow_private: bool,
     /// From the look-up of the name to the open websocket.
     pub connect_timeout: Duration,
+    /// So often it is said that a relay still speaks; every third time it is asked to (ping).
+    pub beat: Duration,
     /// `None`: challenges are not answered.
     pub signer: Option<Signer>,
     /// What our own NIP-11 document says, so that we know ourselves behind any name.
@@ -59,6 +64,7 @@ struct Shared {
     guard: Guard,
     dialer: Dialer,
     connect_timeout: Duration,
+    beat: Duration,
     signer: Option<Signer>,
     instance: String,
     limits: Limits,
@@ -101,6 +107,7 @@ impl Remotes {
             guard: Guard::new(options.allow_private),
             dialer: Dialer::new().map_err(std::io::Error::other)?,
             connect_timeout: options.connect_timeout,
+            beat: options.beat,
             signer: options.signer,
             instance: options.instance,
             limits,

@@ -41,6 +41,7 @@ pub fn options() -> Options {
     Options {
         allow_private: true,
         connect_timeout: PATIENCE,
+        beat: PATIENCE,
         signer: Signer::new(AuthKey::Service, &owner),
         instance: INSTANCE.to_owned(),
     }
@@ -52,6 +53,10 @@ impl Stage {
     }
 
     pub fn with(options: Options) -> Self {
+        Self::within(options, Limits::default())
+    }
+
+    pub fn within(options: Options, limits: Limits) -> Self {
         let runtime = Runtime::new().unwrap();
         let _inside = runtime.enter();
         let (driver, inbox) = driver::channel();
@@ -59,7 +64,6 @@ impl Stage {
             Arc::new(Store::in_memory()),
             Arc::new(Metrics::new().unwrap()),
         );
-        let limits = Limits::default();
         let (ingest, _) = Ingest::start(1, limits.ingest_bytes, &store, &driver, &metrics).unwrap();
         let remotes = Remotes::start(options, limits, &store, ingest, driver).unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -141,6 +145,14 @@ impl Stage {
         match self.heard(PATIENCE).expect("an event") {
             Heard::Submitted(submission) => *submission,
             Heard::Remote(_, _, word) => panic!("{word:?} instead of an event"),
+        }
+    }
+
+    /// What comes soon, if anything does.
+    pub fn next_word(&self) -> Option<FromRelay> {
+        match self.heard(Duration::from_millis(50))? {
+            Heard::Remote(_, _, word) => Some(word),
+            Heard::Submitted(_) => None,
         }
     }
 

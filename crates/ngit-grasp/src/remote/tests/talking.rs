@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use testkit::Author;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::stage::{RELAY, Stage};
+use super::stage::{RELAY, Stage, options};
+use crate::remote::Options;
 use crate::remote::connection::{STRAYS, UNANSWERED};
 
 const NOTES: &str = r#"{"kinds":[1]}"#;
@@ -149,6 +150,45 @@ fn a_relay_that_floods_waits_for_us() {
     for n in UNANSWERED..count {
         assert_eq!(stage.submitted().event.created_at.0, n as u64);
     }
+}
+
+#[test]
+fn a_relay_waits_while_ingest_has_no_room_and_can_be_left_all_the_same() {
+    let limits = Limits {
+        ingest_bytes: 2 * 1024,
+        ..Limits::default()
+    };
+    let (stage, author) = (Stage::within(options(), limits), Author::new(1));
+    let mut peer = stage.connected();
+    stage.subscribed(&mut peer, 1, NOTES, None);
+    for n in 0..6 {
+        stage.deliver(&mut peer, "g1", &author.event(1, n, &[], ""));
+    }
+    let waiting = [stage.submitted(), stage.submitted()];
+    assert!(stage.is_quiet(), "there is room for two");
+    drop(waiting);
+    let _waiting = [stage.submitted(), stage.submitted()];
+    stage.ask(ToRelay::HangUp);
+    stage.ends_with(End::Closed);
+}
+
+#[test]
+fn a_relay_that_answers_pings_is_heard_and_a_silent_one_is_not() {
+    let stage = Stage::with(Options {
+        beat: std::time::Duration::from_millis(20),
+        ..options()
+    });
+    let mut peer = stage.connected();
+    assert!(stage.is_quiet(), "pings go unanswered");
+    // Reading answers them.
+    let mut other = stage.wait(futures_util::StreamExt::next(&mut peer.socket));
+    while let Some(Ok(Message::Ping(_))) = other {
+        if matches!(stage.next_word(), Some(FromRelay::Heard)) {
+            return;
+        }
+        other = stage.wait(futures_util::StreamExt::next(&mut peer.socket));
+    }
+    panic!("{other:?} instead of a ping");
 }
 
 #[test]
