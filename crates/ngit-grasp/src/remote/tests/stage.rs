@@ -148,6 +148,23 @@ impl Stage {
         }
     }
 
+    /// A subscription's EOSE, and all events that came before it, in whatever order.
+    pub fn until_eose(&self) -> (Vec<Arc<Event>>, FromRelay) {
+        let (mut events, mut eose, mut expected) = (Vec::new(), None, usize::MAX);
+        while events.len() < expected {
+            match self.heard(PATIENCE).expect("an event or the EOSE") {
+                Heard::Submitted(submission) => events.push(submission.event),
+                Heard::Remote(_, _, word) => {
+                    if let FromRelay::Eose { sent, .. } = &word {
+                        expected = *sent as usize;
+                    }
+                    assert!(eose.replace(word).is_none(), "one word is expected");
+                }
+            }
+        }
+        (events, eose.expect("an EOSE"))
+    }
+
     /// What comes soon, if anything does.
     pub fn next_word(&self) -> Option<FromRelay> {
         match self.heard(Duration::from_millis(50))? {
