@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::relay::Relay;
 use crate::remote;
-use crate::remote::auth::{AuthKey, Signer};
+use crate::remote::auth::Signer;
 
 /// How long connections may take to end before they are cut. With one second for the cut, three
 /// for the last commit and one for the runtime, an operator waits ten seconds at most.
@@ -144,10 +144,10 @@ fn instance() -> String {
 
 fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remote::Options {
     remote::Options {
-        allow_private: false,
+        allow_private: config.allow_private_addresses,
         connect_timeout: config.limits().sync.connect_timeout,
         beat: remote::BEAT,
-        signer: Signer::new(AuthKey::Service, identity.secret()),
+        signer: Signer::new(config.sync_auth, identity.secret()),
         instance: instance.to_owned(),
     }
 }

@@ -8,16 +8,7 @@ use secp256k1::{Keypair, SecretKey, schnorr};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-/// Which key answers a challenge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AuthKey {
-    /// One that is made from the owner's.
-    #[default]
-    Service,
-    Owner,
-    /// None: relays that insist are left alone.
-    Never,
-}
+use crate::config::AuthKey;
 
 /// Signs answers to challenges.
 #[derive(Clone)]

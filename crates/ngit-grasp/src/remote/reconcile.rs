@@ -313,7 +313,8 @@ impl Side {
         Step::Done {
             from: self.from,
             compared: self.compared,
-            lacks: self.lacks,
+            // To say the same in every round makes it no more.
+            lacks: self.lacks.min(self.compared),
             some: self.some,
         }
     }

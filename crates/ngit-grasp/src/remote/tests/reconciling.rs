@@ -17,6 +17,7 @@ const SUB: SubNo = SubNo(4);
 struct Told {
     needs: BTreeSet<EventId>,
     from: Timestamp,
+    compared: u32,
     lacks: u32,
     some: Vec<EventId>,
 }
@@ -66,12 +67,13 @@ fn told(stage: &Stage) -> Told {
             FromRelay::Reconciled {
                 sub: SUB,
                 from,
+                compared,
                 lacks,
                 some,
-                ..
             } => {
                 return Told {
                     from,
+                    compared,
                     lacks,
                     some,
                     ..told
@@ -105,6 +107,7 @@ fn both_differences_are_found() {
     let told = told(&stage);
     assert_eq!(told.needs, ids(&events[1_800..]));
     assert_eq!((told.lacks, told.from), (300, Timestamp(0)));
+    assert_eq!(told.compared, 1_800);
     assert_eq!(told.some.len(), 64);
     assert!(told.some.iter().all(|id| ids(&events[..300]).contains(id)));
 }
@@ -125,6 +128,7 @@ fn what_is_set_aside_is_neither_needed_nor_missed() {
     let told = told(&stage);
     assert_eq!(told.needs, ids(&events[25..]));
     assert_eq!((told.lacks, told.from), (0, Timestamp(1_000)));
+    assert_eq!(told.compared, 20, "what is set aside does not count");
 }
 
 #[test]
@@ -140,6 +144,7 @@ fn only_the_newest_whole_seconds_are_compared() {
     assert_eq!(filter, expected);
     let first = told(&stage);
     assert_eq!((first.lacks, first.from), (0, Timestamp(1_006)));
+    assert_eq!(first.compared, 9);
     assert!(first.needs.is_empty());
 
     // A second that is fuller than that is compared all the same.

@@ -17,10 +17,11 @@ use tokio::runtime::Runtime;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::config::AuthKey;
 use crate::driver::{self, Heard, Inbox, Submission};
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
-use crate::remote::auth::{AuthKey, Signer};
+use crate::remote::auth::Signer;
 use crate::remote::{Options, Remotes};
 
 const PATIENCE: Duration = Duration::from_secs(20);
