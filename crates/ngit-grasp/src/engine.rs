@@ -67,6 +67,7 @@ impl Engine {
                 store,
                 ingest.clone(),
                 driver.clone(),
+                metrics,
             )?,
             None => Remotes::none(driver.clone()),
         };

@@ -3,7 +3,7 @@
 
 use grasp_core::sync::status::{RelayStatus, State};
 use grasp_core::sync::{Health, Source, Status};
-use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{Maker, number};
 
@@ -23,6 +23,8 @@ pub struct SyncMetrics {
     gaps: IntCounterVec,
     misbehaviour: IntCounterVec,
     refusals: IntCounterVec,
+    /// What came by websocket, unpacked from TLS and frames.
+    pub received_bytes: IntCounter,
 }
 
 const SUCCESS: &str = "success";
@@ -96,6 +98,10 @@ impl SyncMetrics {
                 "ngit_sync_refusals_total",
                 "Requests that other relays refused",
                 &["reason"],
+            )?,
+            received_bytes: make.counter(
+                "ngit_sync_bytes_received_total",
+                "Bytes of the messages of other relays",
             )?,
         };
         for source in SOURCES {

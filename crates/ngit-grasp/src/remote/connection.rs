@@ -241,6 +241,8 @@ impl Connection {
             None => return Err(End::Closed),
         };
         self.heard = true;
+        let received = &self.shared.metrics.sync.received_bytes;
+        received.inc_by(message.len() as u64);
         match message {
             Message::Text(text) => self.on_text(&text),
             Message::Binary(_) => self.bad(None, None, Fault::Malformed),

@@ -33,6 +33,7 @@ use self::nip11::Document;
 use self::reconcile::Desk;
 use crate::driver;
 use crate::ingest::Ingest;
+use crate::metrics::Metrics;
 
 pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
@@ -71,6 +72,7 @@ struct Shared {
     desk: Arc<Desk>,
     ingest: Ingest,
     driver: driver::Handle,
+    metrics: Arc<Metrics>,
 }
 
 /// Where a relay is, once found.
@@ -101,6 +103,7 @@ impl Remotes {
         store: &Arc<Store>,
         ingest: Ingest,
         driver: driver::Handle,
+        metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
         let (orders, queue) = mpsc::unbounded_channel();
         let shared = Shared {
@@ -114,6 +117,7 @@ impl Remotes {
             desk: Arc::new(Desk::new(Arc::clone(store))),
             ingest,
             driver: driver.clone(),
+            metrics: Arc::clone(metrics),
         };
         tokio::spawn(Hub::new(shared).run(queue));
         Ok(Self { orders, driver })
