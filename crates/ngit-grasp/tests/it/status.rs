@@ -1,8 +1,8 @@
 //! How the server stands, as JSON over HTTP and as a table for people.
 
-use testkit::{Value, json};
+use testkit::{Rogue, Value, json};
 
-use crate::support::{get, relay, run, start};
+use crate::support::{eventually, get, metric, relay, run, start};
 
 fn told(body: &str) -> Value {
     serde_json::from_str(body).expect("a status is JSON")
@@ -57,4 +57,37 @@ fn without_a_server_the_command_says_so() {
     assert_eq!(ran.code, Some(1));
     let expected = format!("no server answers at http://{address}");
     assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_is_connected_is_shown_everywhere() {
+    let other = Rogue::honest().await;
+    let url = other.ws_url();
+    let server = start(&[
+        ("NGIT_SYNC_ENABLED", "true"),
+        ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &url),
+    ]);
+    let shown = || async {
+        let status = told(&get(server.addr(), "/api/status").body);
+        let relay = &status["sync"]["relays"][0];
+        relay["url"] == url.as_str() && relay["state"] == "connected"
+    };
+    eventually("the relay is connected and nothing is missing", shown).await;
+    other.wait("a request", |seen| seen.reqs() > 0).await;
+    let address = server.addr().to_string();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    let line = ran.stdout.lines().find(|line| line.starts_with(&url));
+    let line = line.unwrap_or_else(|| panic!("{}", ran.stdout));
+    assert!(
+        line.contains("connected") && line.contains("healthy"),
+        "{line}"
+    );
+    server.wait_for_log("connected");
+    let connected = format!("ngit_sync_relay_connected{{relay=\"{url}\"}}");
+    eventually("the metrics show it, too", || async {
+        metric(&server, &connected) == 1.0
+            && metric(&server, "ngit_sync_relays_tracked_total") == 1.0
+    })
+    .await;
 }
