@@ -154,3 +154,47 @@ fn a_start_hears_of_roots_after_announcements_with_their_numbers() {
         assert_eq!(heard, stored);
     });
 }
+
+#[test]
+fn a_start_hears_of_everything_in_the_order_that_the_core_wants() {
+    on_both(|store| {
+        let address = format!("30617:{ALICE}:x");
+        let issue = unsigned(BOB, 1621, 1, &[&["a", &address]], "");
+        put_all(store, [&issue, &repo(ALICE, 2, "x")]);
+        let held = Change::Hold {
+            event: Arc::new(note(BOB, 3, &[])),
+            until: Timestamp(9),
+            remembered: false,
+        };
+        let changes = [
+            Change::Dismiss(dismissed(1, false, Fate::ForGood)),
+            know(&relay("wss://a.example", 0)),
+            held,
+            Change::Hide(issue.id),
+        ];
+        commit(store, &changes);
+        let mut heard = Vec::new();
+        let visit = |restore| {
+            heard.push(match restore {
+                Restore::Announcement { .. } => "announcement",
+                Restore::Root { .. } => "root",
+                Restore::Applied { .. } => "applied",
+                Restore::Hidden(_) => "hidden",
+                Restore::Repository(_) => "repository",
+                Restore::Held { .. } => "held",
+                Restore::Relay(_) => "relay",
+                Restore::Dismissed(_) => "dismissed",
+            });
+        };
+        store.kept(visit).unwrap();
+        let expected = [
+            "announcement",
+            "root",
+            "hidden",
+            "held",
+            "relay",
+            "dismissed",
+        ];
+        assert_eq!(heard, expected);
+    });
+}
