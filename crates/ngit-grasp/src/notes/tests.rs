@@ -102,7 +102,7 @@ fn the_way_in_which_an_event_was_found_decides_how_loud_it_is() {
         ] {
             notes.take(note, now);
         }
-        let mut status = Status::default();
+        let mut status = status(State::Connected);
         status.events.direct = 1;
         notes.show(&status, now);
         let text = notes.metrics.render();
