@@ -303,7 +303,9 @@ impl Core {
             let rate = self.policy.limits.events_per_minute_per_key;
             return self.refuse(ticket, Refusal::KeyRate(rate));
         }
-        self.tell_sync_arrived(ticket, &event, origin);
+        if self.is_dismissed(ticket, &event, origin) {
+            return;
+        }
         if self.is_held_already(ticket, &event.id, facts) {
             return;
         }

@@ -153,11 +153,23 @@ impl Core {
         self.sync.dismiss(event, Fate::Rests(until, marks(event)));
     }
 
-    pub(super) fn tell_sync_arrived(&mut self, ticket: Ticket, event: &Arc<Event>, from: &Origin) {
-        if let Origin::Sync(delivery) = from {
-            let event = Arc::clone(event);
-            self.sync.arrived(ticket, event, *delivery, self.now.unix);
+    /// Another relay brings an event: one that need not come again is not judged again.
+    pub(super) fn is_dismissed(
+        &mut self,
+        ticket: Ticket,
+        event: &Arc<Event>,
+        origin: &Origin,
+    ) -> bool {
+        let Origin::Sync(delivery) = origin else {
+            return false;
+        };
+        let (now, id) = (self.now.unix, event.id);
+        self.sync.arrived(ticket, Arc::clone(event), *delivery, now);
+        let dismissed = self.sync.dismisses(&id, now);
+        if dismissed {
+            self.answer(ticket, Answer::Duplicate);
         }
+        dismissed
     }
 
     pub(super) fn tell_sync_answered(&mut self, ticket: Ticket, answer: &Answer) {

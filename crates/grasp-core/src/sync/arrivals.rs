@@ -187,6 +187,11 @@ impl Sync {
         Some(via.map_or(Via::First, |(_, via)| *via))
     }
 
+    /// It came before, and need not come again.
+    pub fn dismisses(&self, id: &EventId, now: Timestamp) -> bool {
+        self.memo.dismisses(id, now)
+    }
+
     /// Keeps in mind that an event need not be fetched again.
     pub fn dismiss(&mut self, event: &Event, fate: Fate) {
         if !self.is_on() {

@@ -17,6 +17,9 @@ const MAX_TRIES: u8 = 3;
 /// Answers without an EOSE after which no more is waited for one.
 const NO_EOSE: u32 = 2;
 
+/// No relay gives fewer events than this at once.
+const NO_FEW: usize = 20;
+
 /// A comparison that ended.
 struct Compared {
     from: Timestamp,
@@ -219,15 +222,26 @@ impl Sync {
         match paging.end(complete, &mut peer.capabilities) {
             Paged::Done => return self.try_finish(batch, now),
             Paged::More => {}
-            Paged::FullSecond(at) => self.split_second(relay, batch, &step, at),
+            Paged::FullSecond(at, known) => self.split_second(relay, batch, &step, at, known),
         }
         self.page(relay, batch, step, paging, now);
     }
 
     /// A second with more than the relay gives at once is asked for in halves.
-    fn split_second(&mut self, relay: RelayNo, batch: BatchNo, step: &Step, at: Timestamp) {
+    fn split_second(
+        &mut self,
+        relay: RelayNo,
+        batch: BatchNo,
+        step: &Step,
+        at: Timestamp,
+        known: usize,
+    ) {
         let Some(halves) = step.chunk.halves() else {
-            return self.tell(relay, |relay| Note::SecondTooFull { relay, at });
+            // A few events are all there are, almost certainly.
+            if known >= NO_FEW {
+                self.tell(relay, |relay| Note::SecondTooFull { relay, at });
+            }
+            return;
         };
         if let Some(batch) = self.batch_mut(relay, batch) {
             for chunk in halves {
@@ -580,38 +594,54 @@ impl Sync {
         self.again.insert(relay);
     }
 
-    /// A relay that sends no EOSE is taken at what it sent; one that sends nothing has failed,
-    /// until it shows to be one that never says EOSE.
+    /// A relay that speaks and says no EOSE is taken at what it sent; one that sends nothing has
+    /// failed, until it shows to be one that never says EOSE.
     fn on_late(&mut self, relay: RelayNo, no: SubNo, now: Now) {
+        let patience = self.limits.request_timeout;
         let Some(session) = self.session_mut(relay) else {
             return;
         };
+        let (conn, heard) = (session.conn, session.heard);
         let without_eose = session.without_eose;
         let Some(sub) = session.subs.get_mut(&no) else {
             return;
         };
-        let compares = matches!(sub.purpose, Purpose::Compare { .. });
+        // Without a word since the last frame, nobody knows what is still to come.
+        let speaks = sub.deadline.is_some_and(|at| heard + patience > at);
         let taken = sub.sent.is_some() || sub.settled > 0 || without_eose >= NO_EOSE;
-        if !compares && (taken || sub.is_live()) {
+        let compares = matches!(sub.purpose, Purpose::Compare { .. });
+        if sub.is_live() && !speaks {
+            return self.watch_without_answer(relay, no, now);
+        }
+        if speaks && !compares && (taken || sub.is_live()) {
             sub.sent = Some(sub.settled);
-            if !taken || without_eose < NO_EOSE {
-                session.without_eose += 1;
-            }
+            session.without_eose += 1;
             return self.on_settled(relay, no, now);
         }
-        session.without_eose += u32::from(!compares);
-        let conn = session.conn;
-        let end = match compares {
-            true => ToRelay::EndReconcile(no),
-            false => ToRelay::Unsubscribe(no),
+        session.without_eose += u32::from(speaks && !compares);
+        let (end, why) = match compares {
+            // Silence is how some answer what they do not know.
+            true if speaks => (ToRelay::EndReconcile(no), Complaint::Other),
+            true => (ToRelay::EndReconcile(no), Complaint::RateLimited),
+            false => (ToRelay::Unsubscribe(no), Complaint::RateLimited),
         };
         self.ask(relay, conn, end);
-        // Silence is how some answer what they do not know.
-        let why = match compares {
-            true => Complaint::Other,
-            false => Complaint::RateLimited,
-        };
         self.refuse(relay, no, why, now);
+    }
+
+    /// It may watch all the same; what was stored before must be asked for again.
+    fn watch_without_answer(&mut self, relay: RelayNo, no: SubNo, now: Now) {
+        let Some(sub) = self.sub(relay, no) else {
+            return;
+        };
+        sub.ended = true;
+        sub.deadline = None;
+        if let Some(no) = sub.batch()
+            && let Some(batch) = self.batch_mut(relay, no)
+        {
+            batch.running -= 1;
+            self.fail(relay, no, now);
+        }
     }
 
     /// Ends a subscription that has done its work.

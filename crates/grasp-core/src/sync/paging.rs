@@ -27,8 +27,8 @@ pub enum Paged {
     /// Ask for the next page.
     More,
     /// This second has more than the relay gives at once: it must be asked for in parts. What is
-    /// older is the next page.
-    FullSecond(Timestamp),
+    /// older is the next page. How many of its events are known.
+    FullSecond(Timestamp, usize),
     Done,
 }
 
@@ -78,11 +78,12 @@ impl Paging {
     }
 
     fn leave(&mut self, second: Timestamp) -> Paged {
+        let known = self.edge.len();
         self.edge.clear();
         self.until = Timestamp(second.0.saturating_sub(1));
         match second.0 {
             0 => Paged::Done,
-            _ => Paged::FullSecond(second),
+            _ => Paged::FullSecond(second, known),
         }
     }
 }
@@ -153,7 +154,7 @@ mod tests {
             match paging.end(false, capabilities) {
                 Paged::Done => return pages,
                 Paged::More => {}
-                Paged::FullSecond(at) => {
+                Paged::FullSecond(at, _) => {
                     let (one, two) = values.split_at(values.len() / 2);
                     for half in [one, two].iter().filter(|half| half.len() < values.len()) {
                         let second = (at.0, at.0);
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(paging.end(false, &mut capabilities), Paged::More);
         assert_eq!(paging.until(), Timestamp(40));
         page(&mut paging);
-        let full = Paged::FullSecond(Timestamp(40));
+        let full = Paged::FullSecond(Timestamp(40), 3);
         assert_eq!(paging.end(false, &mut capabilities), full);
         assert_eq!(paging.until(), Timestamp(39));
         assert_eq!(paging.end(false, &mut capabilities), Paged::Done);

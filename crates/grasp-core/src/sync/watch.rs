@@ -12,7 +12,7 @@ use super::note::Note;
 use super::session::{Purpose, Sub, filters_of};
 use super::work::is_void;
 use super::{Sync, Timer};
-use crate::clock::Now;
+use crate::clock::{Now, Timestamp};
 use crate::filter::Filter;
 use crate::ticket::{RelayNo, SubNo};
 
@@ -150,6 +150,11 @@ impl Sync {
         } else {
             self.doubt(relay, &was_live, now);
         }
+        let mut asked = was_live;
+        for chunk in new.iter().flatten() {
+            asked.add(&chunk.items());
+        }
+        self.on_watched(relay, &asked);
         self.expect_turn(relay, now);
         true
     }
@@ -205,9 +210,35 @@ impl Sync {
             self.end_watch(relay, no, now);
         }
         if unwatched {
-            let unwatched = self.unwatched(relay);
-            self.watch(relay, &unwatched, None, now);
+            self.watch_more(relay, now);
         }
+    }
+
+    /// Watches what is not watched, as far as there is room.
+    fn watch_more(&mut self, relay: RelayNo, now: Now) {
+        let unwatched = self.unwatched(relay);
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let before = session.live.clone();
+        self.watch(relay, &unwatched, None, now);
+        self.on_watched(relay, &before);
+    }
+
+    /// What is watched beyond this was not so far: since the last turn nobody has looked at it.
+    fn on_watched(&mut self, relay: RelayNo, before: &Items) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        let since = peer.turned.saturating_sub(self.limits.overlap);
+        let Some(session) = peer.session_mut() else {
+            return;
+        };
+        let newly = session.live.without(before);
+        for batch in session.batches.values_mut() {
+            batch.failed |= batch.items.overlaps(&newly);
+        }
+        self.doubt_since(relay, &newly, since, Via::Turn);
     }
 
     fn end_watch(&mut self, relay: RelayNo, no: SubNo, now: Now) {
@@ -252,6 +283,11 @@ impl Sync {
 
     /// These were not watched for a moment: what came meanwhile is to be caught up with.
     pub(super) fn doubt(&mut self, relay: RelayNo, items: &Items, now: Now) {
+        let since = now.unix.saturating_sub(self.limits.overlap);
+        self.doubt_since(relay, items, since, Via::CatchUp);
+    }
+
+    fn doubt_since(&mut self, relay: RelayNo, items: &Items, since: Timestamp, via: Via) {
         let Some(known) = self.targets.relays.get_mut(relay) else {
             return;
         };
@@ -259,11 +295,8 @@ impl Sync {
         if let Some(peer) = self.peers.get_mut(&relay)
             && !items.is_empty()
         {
-            peer.doubts.add(Doubt {
-                items,
-                since: Some(now.unix.saturating_sub(self.limits.overlap)),
-                via: Via::CatchUp,
-            });
+            let since = Some(since);
+            peer.doubts.add(Doubt { items, since, via });
         }
     }
 
@@ -302,18 +335,8 @@ impl Sync {
         if unwatched.is_empty() {
             return;
         }
-        self.watch(relay, &unwatched, None, now);
-        let Some(known) = self.targets.relays.get_mut(relay) else {
-            return;
-        };
-        let items = known.doubt(&unwatched);
-        if let Some(peer) = self.peers.get_mut(&relay) {
-            peer.doubts.add(Doubt {
-                items,
-                since: Some(since),
-                via: Via::Turn,
-            });
-        }
+        self.watch_more(relay, now);
+        self.doubt_since(relay, &unwatched, since, Via::Turn);
         if !self.unwatched(relay).is_empty() {
             self.expect_turn(relay, now);
         }

@@ -1,5 +1,6 @@
 //! Several servers that mirror each other, each behind a line that can be cut.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use grasp_core::Event;
@@ -140,6 +141,7 @@ pub fn issue(by: &Author, projects: &[&Project], at: u64) -> Event {
 
 pub fn comment(by: &Author, root: &Event, at: u64) -> Event {
     let id = root.id.to_string();
-    let text = format!("I see that too, at {at}");
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let text = format!("I see that too ({})", NEXT.fetch_add(1, Ordering::Relaxed));
     by.event(1111, at, &[&["E", &id], &["K", "1621"], &["e", &id]], &text)
 }

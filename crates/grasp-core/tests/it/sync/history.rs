@@ -209,8 +209,8 @@ fn eose_twice_late_or_never() {
     peers.pass(SECOND);
     peers.say(ONE, FromRelay::Up);
     // Not one EOSE: it is taken at its silence.
-    for _ in 0..20 {
-        peers.pass(30 * SECOND);
+    for _ in 0..60 {
+        peers.pass(10 * SECOND);
         peers.say(ONE, FromRelay::Heard);
     }
     let relay = peers.relay(ONE);
