@@ -14,6 +14,8 @@ pub enum Timer {
     Link(RelayNo),
     /// A request was not answered, or a pause is over.
     Work(RelayNo),
+    /// Others wait for what a relay brings: does it still bring something?
+    Lead(RelayNo),
     /// Everything is to be compared again.
     Full(RelayNo),
     /// What is not watched is to be compared.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::batch::Via;
 use super::downloads::BatchNo;
+use super::items::Items;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
 use super::session::Purpose;
@@ -125,7 +126,10 @@ impl Sync {
         match outcome {
             Outcome::New => self.count(arrival, is_open, now),
             Outcome::Known => {}
-            Outcome::Dismissed(fate) => self.dismiss(event, fate),
+            Outcome::Dismissed(fate) => {
+                self.dismiss(event, fate);
+                self.memo.note_shown(event.id, from.relay);
+            }
             Outcome::NotNow => {
                 let at = self.later.add(event.id, from.relay, now.mono, &self.limits);
                 if let Some(at) = at {
@@ -229,12 +233,35 @@ impl Sync {
         let mut ids = self.memo.waiting_for(causes);
         ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
         for id in ids {
-            let early = self.memo.get(&id);
-            if early.is_some_and(|row| row.fate != Fate::ForGood) {
-                self.memo.recall(&id);
-                self.effects.push_back(SyncEffect::Recall(id));
-                self.ask_around(id);
+            self.recall(id);
+        }
+    }
+
+    /// An event that came too early may come now.
+    fn recall(&mut self, id: EventId) {
+        let row = self.memo.get(&id).cloned();
+        let Some(row) = row.filter(|row| row.fate != Fate::ForGood) else {
+            return;
+        };
+        let shown_by = self.memo.shown_by(&id);
+        self.memo.recall(&id);
+        self.effects.push_back(SyncEffect::Recall(id));
+        let is_up = |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
+        match shown_by.filter(is_up) {
+            Some(relay) => {
+                if self.downloads.need(relay, NOBODY, id) {
+                    self.again.insert(relay);
+                }
             }
+            // Nobody knows who has it: announcements and states are compared anew from there on.
+            None if row.announcement => {
+                let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
+                for relay in relays {
+                    self.doubt_since(relay, &Items::announcements(), row.at, Via::Turn);
+                    self.again.insert(relay);
+                }
+            }
+            None => self.ask_around(id),
         }
     }
 

@@ -30,6 +30,11 @@ struct Compared {
 
 impl Sync {
     pub(super) fn on_word(&mut self, relay: RelayNo, word: FromRelay, now: Now, here: &dyn Here) {
+        if let Some(session) = self.session_mut(relay)
+            && brings_on(&word)
+        {
+            session.progress = now.mono;
+        }
         match word {
             // Whoever calls has dealt with the line itself.
             FromRelay::Up | FromRelay::Down(_) | FromRelay::Heard => {}
@@ -95,7 +100,11 @@ impl Sync {
     /// A frame of a subscription has become something.
     pub(super) fn took(&mut self, relay: RelayNo, no: SubNo, id: EventId, at: Timestamp, now: Now) {
         let deadline = now.mono + self.limits.request_timeout;
-        let Some(sub) = self.sub(relay, no) else {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        session.progress = now.mono;
+        let Some(sub) = session.subs.get_mut(&no) else {
             return;
         };
         sub.settled = sub.settled.saturating_add(1);
@@ -510,6 +519,7 @@ impl Sync {
             return;
         };
         let retry_secs = peer.pause(now.mono, &self.limits).as_secs();
+        self.give_up_lead(relay);
         self.tell(relay, |relay| Note::Refused {
             relay,
             why,
@@ -652,6 +662,17 @@ impl Sync {
         self.ask(relay, conn, ToRelay::Unsubscribe(no));
         Some(sub)
     }
+}
+
+/// An answer, or part of one.
+fn brings_on(word: &FromRelay) -> bool {
+    matches!(
+        word,
+        FromRelay::Eose { .. }
+            | FromRelay::Known { .. }
+            | FromRelay::Needs { .. }
+            | FromRelay::Reconciled { .. }
+    )
 }
 
 /// The same in two parts of time, the newer first; a second that is too much goes by pages.

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::memory::{Dismissed, Fate};
 use crate::clock::Timestamp;
 use crate::id::EventId;
+use crate::ticket::RelayNo;
 
 #[derive(Debug, Default)]
 pub struct Memo {
@@ -18,6 +19,8 @@ pub struct Memo {
     /// Announcements and states by time: they are set aside when that layer is compared.
     announcements: BTreeSet<(Timestamp, EventId)>,
     early: usize,
+    /// Which relay brought it last, in this life.
+    shown_by: FxHashMap<EventId, RelayNo>,
     max: usize,
 }
 
@@ -83,8 +86,20 @@ impl Memo {
             }
         }
         self.announcements.remove(&(row.at, row.id));
+        self.shown_by.remove(id);
         self.early -= usize::from(row.fate != Fate::ForGood);
         true
+    }
+
+    /// A relay has it.
+    pub fn note_shown(&mut self, id: EventId, relay: RelayNo) {
+        if self.rows.contains_key(&id) {
+            self.shown_by.insert(id, relay);
+        }
+    }
+
+    pub fn shown_by(&self, id: &EventId) -> Option<RelayNo> {
+        self.shown_by.get(id).copied()
     }
 
     pub fn get(&self, id: &EventId) -> Option<&Dismissed> {

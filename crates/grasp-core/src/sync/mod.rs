@@ -218,6 +218,7 @@ impl Sync {
                 Timer::Gathered => self.look_at_news(now),
                 Timer::Link(relay) => self.look_at(relay, now),
                 Timer::Work(relay) => self.look_at_work(relay, now),
+                Timer::Lead(relay) => self.look_at_lead(relay, now),
                 Timer::Full(relay) => self.compare_all(relay, now),
                 Timer::Turn(relay) => self.take_turn(relay, now),
                 Timer::Later => self.ask_later(now, here),

@@ -127,6 +127,8 @@ pub struct Session {
     /// The last word of it.
     pub heard: Mono,
     pub heard_unix: Timestamp,
+    /// The last word that brought something on.
+    pub progress: Mono,
     pub subs: BTreeMap<SubNo, Sub>,
     next_sub: u32,
     /// What is watched.
@@ -151,6 +153,7 @@ impl Session {
             began: mono,
             heard: mono,
             heard_unix: unix,
+            progress: mono,
             subs: BTreeMap::new(),
             next_sub: 0,
             live: Items::default(),

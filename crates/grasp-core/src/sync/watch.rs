@@ -287,7 +287,13 @@ impl Sync {
         self.doubt_since(relay, items, since, Via::CatchUp);
     }
 
-    fn doubt_since(&mut self, relay: RelayNo, items: &Items, since: Timestamp, via: Via) {
+    pub(super) fn doubt_since(
+        &mut self,
+        relay: RelayNo,
+        items: &Items,
+        since: Timestamp,
+        via: Via,
+    ) {
         let Some(known) = self.targets.relays.get_mut(relay) else {
             return;
         };

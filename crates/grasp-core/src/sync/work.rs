@@ -2,6 +2,7 @@
 //! requests, as many at once as the relay allows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::batch::{Batch, Doubt, How, Step, Via};
 use super::downloads::BatchNo;
@@ -10,6 +11,7 @@ use super::io::ToRelay;
 use super::items::Items;
 use super::note::Note;
 use super::paging::Paging;
+use super::peer::Peer;
 use super::session::{Purpose, Sub};
 use super::{Here, Sync, Timer};
 use crate::clock::{Now, Timestamp};
@@ -23,6 +25,8 @@ const BATCH: usize = 500;
 const SMALL: u64 = 20;
 /// Events before the EOSE of a request without a limit; more is a flood.
 const FLOOD: u32 = 10_000;
+/// How long others wait for a relay that brings nothing.
+const LEAD: Duration = Duration::from_secs(5);
 /// How far ahead events may be dated that a page asks for.
 const AHEAD: u64 = 24 * 60 * 60;
 /// Requests by id that are open on one relay at once.
@@ -96,6 +100,7 @@ impl Sync {
         if plan.via == Via::First && !batch.small {
             batch.leads = plan.items.without(&self.known);
             self.leading.add(&batch.leads);
+            self.agenda.add(now.mono + LEAD, Timer::Lead(relay));
         }
         let small = batch.small;
         self.batches.insert(no, (relay, plan.via));
@@ -169,7 +174,9 @@ impl Sync {
         None
     }
 
-    fn fetch(&mut self, relay: RelayNo, ids: Vec<EventId>, now: Now) {
+    fn fetch(&mut self, relay: RelayNo, mut ids: Vec<EventId>, now: Now) {
+        // Lists of a filter are sorted.
+        ids.sort_unstable();
         let filter = Filter {
             ids: Some(ids.clone()),
             ..Filter::default()
@@ -349,6 +356,32 @@ impl Sync {
         for (repo, count) in batch.lacks.clone() {
             self.tell(relay, |relay| Note::Lacks { relay, repo, count });
         }
+    }
+
+    /// A relay that brings nothing for a while keeps nobody waiting.
+    pub(super) fn look_at_lead(&mut self, relay: RelayNo, now: Now) {
+        let Some(session) = self.peers.get(&relay).and_then(Peer::session) else {
+            return;
+        };
+        if session.batches.values().all(|batch| batch.leads.is_empty()) {
+            return;
+        }
+        let until = session.progress + LEAD;
+        if until > now.mono {
+            return self.agenda.add(until, Timer::Lead(relay));
+        }
+        self.give_up_lead(relay);
+    }
+
+    pub(super) fn give_up_lead(&mut self, relay: RelayNo) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let mut leads = Items::default();
+        for batch in session.batches.values_mut() {
+            leads.add(&std::mem::take(&mut batch.leads));
+        }
+        self.end_lead(&leads);
     }
 
     /// Nobody leads with these any more: others may begin.

@@ -95,6 +95,26 @@ fn an_event_is_asked_of_one_relay_at_a_time() {
     assert_eq!(peers.compared(ONE).len(), 1);
 }
 
+#[test]
+fn a_relay_that_leads_and_brings_nothing_keeps_nobody_waiting() {
+    for refuses in [true, false] {
+        let mut peers = Peers::new();
+        peers.announce(&repo(1), &[ONE, TWO]);
+        peers.pass(SECOND);
+        peers.say(ONE, FromRelay::Up);
+        peers.say(TWO, FromRelay::Up);
+        let (sub, _) = peers.compared(ONE).remove(0);
+        assert_eq!(peers.compared(TWO), []);
+        if refuses {
+            let why = Complaint::RateLimited;
+            peers.say(ONE, FromRelay::Unreconciled { sub, why });
+        } else {
+            peers.pass(5 * SECOND);
+        }
+        assert_eq!(peers.compared(TWO).len(), 1, "{refuses}");
+    }
+}
+
 /// Two relays that know everything, at the moment when both compare all again.
 fn both_compare() -> (Peers, SubNo, SubNo) {
     let limits = SyncLimits {
