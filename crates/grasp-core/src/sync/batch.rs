@@ -175,6 +175,8 @@ pub struct Batch {
     pub running: usize,
     /// Something of it could not be had: it must be asked for again.
     pub failed: bool,
+    /// It found more than there is room for.
+    pub overflowed: bool,
     /// It is one request that goes on to watch.
     pub small: bool,
     /// Events that we have and the relay has not.
@@ -193,6 +195,7 @@ impl Batch {
             phase: None,
             running: 0,
             failed: false,
+            overflowed: false,
             small: false,
             lacks: BTreeMap::new(),
             compared: 0,

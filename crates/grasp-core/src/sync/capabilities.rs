@@ -33,6 +33,9 @@ pub struct Capabilities {
     pub limit: u32,
     /// The largest answer to one filter that it ever gave. A smaller one was not cut.
     pub proven_page: u32,
+    /// What it said of itself last.
+    #[serde(default)]
+    said: Description,
 }
 
 impl Capabilities {
@@ -45,6 +48,7 @@ impl Capabilities {
             message_bytes: limits.message_bytes,
             limit: limits.page,
             proven_page: 0,
+            said: Description::default(),
         }
     }
 
@@ -60,6 +64,7 @@ impl Capabilities {
         self.limit = most(said.limit, self.limit, limits.page);
         let bytes = most(said.message_bytes, self.message_bytes, limits.message_bytes);
         self.message_bytes = bytes.max(MIN_MESSAGE);
+        self.said = *said;
     }
 
     /// A refusal teaches; `open` subscriptions were there. False when nothing new is learned.
@@ -80,13 +85,17 @@ impl Capabilities {
 
     /// What refusals taught is forgotten after a while: relays change.
     pub fn forget_refusals(&mut self, limits: &SyncLimits) {
-        let fresh = Self::unknown(limits);
-        self.subscriptions = self.subscriptions.max(fresh.subscriptions);
-        self.filters = self.filters.max(fresh.filters);
-        self.message_bytes = self.message_bytes.max(fresh.message_bytes);
-        if self.reconciles == Reconciles::No {
-            self.reconciles = Reconciles::Unknown;
-        }
+        let reconciles = match self.reconciles {
+            Reconciles::Yes => Reconciles::Yes,
+            Reconciles::No | Reconciles::Unknown => Reconciles::Unknown,
+        };
+        let (said, proven_page) = (self.said, self.proven_page);
+        *self = Self {
+            reconciles,
+            proven_page,
+            ..Self::unknown(limits)
+        };
+        self.learn(&said, limits);
     }
 
     /// An answer to several filters had so many events: could one of them have been cut?

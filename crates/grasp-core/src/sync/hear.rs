@@ -310,6 +310,7 @@ impl Sync {
                 && let Some(batch) = self.batch_mut(relay, batch)
             {
                 batch.failed = true;
+                batch.overflowed = true;
             }
         }
     }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 use crate::filter::Filter;
 use crate::id::EventId;
@@ -120,7 +122,8 @@ pub enum End {
 }
 
 /// The limits of a NIP-11 document, as far as it names them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Description {
     pub subscriptions: Option<u32>,
     pub filters: Option<u32>,

@@ -43,6 +43,8 @@ pub struct Peer {
     pub paused: Option<Mono>,
     /// No large batch is begun before.
     pub not_before: Option<Mono>,
+    /// Batches in a row that found more than there was room for.
+    pub overflows: u32,
     /// It was said that it does not compare sets.
     pub warned: bool,
     /// Lines in a row that were lost soon after they came up.
@@ -73,6 +75,7 @@ impl Peer {
             refusals: 0,
             paused: None,
             not_before: None,
+            overflows: 0,
             warned: false,
             flaps: 0,
             lag_ms: None,
@@ -118,6 +121,16 @@ impl Peer {
         if !span.is_zero() {
             self.not_before = Some(now + span);
         }
+    }
+
+    /// A batch is over: the next one may have to wait.
+    pub fn end_batch(&mut self, overflowed: bool, now: Mono, limits: &SyncLimits) {
+        self.overflows = match overflowed {
+            true => self.overflows.saturating_add(1),
+            false => 0,
+        };
+        let pause = limits.refusal.delay(self.overflows);
+        self.wait(now, pause.max(limits.batch_delay));
     }
 
     /// Leaves it alone for a while, longer each time.

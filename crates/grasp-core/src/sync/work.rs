@@ -339,8 +339,12 @@ impl Sync {
             if let Some(peer) = self.peers.get_mut(&relay) {
                 peer.doubts.settle(&batch.items);
                 peer.dirty = true;
-                peer.wait(now.mono, self.limits.batch_delay);
             }
+        }
+        if let Some(peer) = self.peers.get_mut(&relay)
+            && !batch.small
+        {
+            peer.end_batch(batch.overflowed, now.mono, &self.limits);
         }
         self.tell_lacks(relay, via, &batch);
     }

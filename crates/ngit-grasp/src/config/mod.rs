@@ -326,9 +326,7 @@ mod tests {
     #[test]
     fn with_nothing_set_the_limits_are_the_defaults() {
         let loaded = try_load(&[], &[], Path::new(NO_FILE)).unwrap();
-        let mut limits = Limits::default();
-        limits.sync.enabled = loaded.config.sync_enabled;
-        assert_eq!(loaded.config.limits(), limits);
+        assert_eq!(loaded.config.limits(), Limits::default());
         assert_eq!(loaded.warnings, [""; 0]);
         assert!(
             loaded

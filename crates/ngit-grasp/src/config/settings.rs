@@ -244,7 +244,7 @@ settings! {
 
     "Sync" {
         /// Fetch from other relays what belongs to the repositories here.
-        NGIT_SYNC_ENABLED => sync_enabled: bool = "false";
+        NGIT_SYNC_ENABLED => sync_enabled: bool = "true";
 
         /// Relays that are always connected and asked for announcements, whether a repository
         /// names them or not. They may be on a private network.
