@@ -41,9 +41,9 @@ pub trait Facts {
     /// The state that a repository has.
     fn applied(&self, repo: &RepoId) -> Option<Rank>;
 
-    /// Stored pull requests and updates that name this repository, the updates perhaps only
-    /// through their root. A bounded number of them.
-    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>>;
+    /// Stored events of these kinds that name this repository, updates of pull requests perhaps
+    /// only through their root. A bounded number of them.
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>>;
 
     /// A stored event names this one, by id or address, through `a A e E q`.
     fn is_named(&self, event: &Event) -> bool;

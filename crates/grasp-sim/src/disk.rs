@@ -247,16 +247,17 @@ impl Facts for Disk {
         self.applied.get(repo).copied()
     }
 
-    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>> {
-        let read = |event: &Event| PullRequest::read(event);
-        let named = |event: &Event| read(event).is_some_and(|found| found.repos.contains(repo));
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
+        let address = Target::Address(repo.address(Kind::ANNOUNCEMENT));
+        let named = |event: &Event| targets(event).any(|target| target == address);
         let root_named = |event: &Event| {
-            let root = read(event).and_then(|found| found.root);
+            let root = PullRequest::read(event).and_then(|found| found.root);
             root.and_then(|root| self.stored.get(&root))
                 .is_some_and(|root| named(root))
         };
         let all = self.stored.values();
-        all.filter(|event| named(event) || root_named(event))
+        all.filter(|event| kinds.contains(&event.kind))
+            .filter(|event| named(event) || root_named(event))
             .cloned()
             .collect()
     }

@@ -15,7 +15,7 @@ use crate::{Backend, Store, reading, write};
 /// Rows looked at for one that proves a relation; those in front of it prove nothing.
 const MAX_ROWS: usize = 32;
 /// Pull requests of one repository that are looked after, updates included: 20 us each to read.
-const MAX_PULL_REQUESTS: usize = 2_000;
+const MAX_ROOTS: usize = 2_000;
 /// Rows looked at for them; comments name the repository, too.
 const MAX_NAMING: usize = 20_000;
 /// Events of one page at the start: at most 256 x 0.5 MB.
@@ -57,15 +57,15 @@ impl Facts for Store {
         rank.ok().flatten()
     }
 
-    fn pull_requests(&self, repo: &RepoId) -> Vec<Arc<Event>> {
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
         let found = asking!(self, |kv| {
             let address = repo.address(Kind::ANNOUNCEMENT);
             let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
             let updates = &[nip34::PULL_REQUEST_UPDATE];
-            let kinds = &[nip34::PULL_REQUEST, nip34::PULL_REQUEST_UPDATE];
-            let mut seqs = naming(kv, b'a', &address, kinds, MAX_PULL_REQUESTS)?;
-            for root in read_all(kv, &seqs)? {
-                let left = MAX_PULL_REQUESTS.saturating_sub(seqs.len());
+            let mut seqs = naming(kv, b'a', &address, kinds, MAX_ROOTS)?;
+            let roots = read_all(kv, &seqs)?.into_iter();
+            for root in roots.filter(|root| root.kind == nip34::PULL_REQUEST) {
+                let left = MAX_ROOTS.saturating_sub(seqs.len());
                 let root = root.id.to_string();
                 seqs.extend(naming(kv, b'e', &root, updates, left)?);
             }

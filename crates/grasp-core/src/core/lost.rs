@@ -14,7 +14,7 @@ use crate::facts::Facts;
 use crate::git::{ObjectId, Refs};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
-use crate::nip34::{PullRequest, Rank, RepoId, State};
+use crate::nip34::{self, PullRequest, Rank, RepoId, State};
 
 /// Events whose objects no repository is known to have, about 500 bytes each: 50 MB.
 const MAX_LOST: usize = 100_000;
@@ -87,7 +87,10 @@ impl Core {
         });
         let applied = self.registry.applied(repo);
         let own = applied.and_then(|rank| facts.event(&rank.id));
-        states.chain(own).chain(facts.pull_requests(repo)).collect()
+        states
+            .chain(own)
+            .chain(facts.roots(repo, &nip34::PULL_REQUESTS))
+            .collect()
     }
 
     /// New objects are in a repository: perhaps those that were lost.
@@ -364,7 +367,7 @@ impl Core {
         let mut places: BTreeSet<RepoId> = maintained.collect();
         let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
         for gone in gone {
-            for event in facts.pull_requests(gone) {
+            for event in facts.roots(gone, &nip34::PULL_REQUESTS) {
                 places.extend(self.served_from(&event, facts));
             }
         }

@@ -51,8 +51,13 @@ impl Core {
     /// After every turn: sync hears what has changed, and its wishes become effects.
     pub(super) fn keep_in_step(&mut self, facts: &dyn Facts) {
         for repo in self.registry.take_changed() {
-            let news = self.standing_of(repo);
+            let news = self.standing_of(repo.clone());
+            let is_new = !self.sync.serves(&repo);
+            let served = self.registry.hosting(&repo) == Some(Standing::Served);
             self.sync.news(news, self.now.mono);
+            if is_new && served {
+                self.watch_roots(&repo, facts);
+            }
         }
         let here = Here {
             facts,
@@ -61,6 +66,15 @@ impl Core {
         };
         self.sync.turn(self.now, &here);
         self.drain_sync();
+    }
+
+    /// What was stored about a repository before it was served here.
+    fn watch_roots(&mut self, repo: &RepoId, facts: &dyn Facts) {
+        for event in facts.roots(repo, &nip34::ROOTS) {
+            if let Some(news) = self.root(&event, facts) {
+                self.sync.news(news, self.now.mono);
+            }
+        }
     }
 
     fn drain_sync(&mut self) {

@@ -24,6 +24,9 @@ pub const ISSUE: Kind = Kind(1621);
 /// Kinds that others speak about: what names one of them belongs to its repository.
 pub const ROOTS: [Kind; 4] = [PATCH, PULL_REQUEST, PULL_REQUEST_UPDATE, ISSUE];
 
+/// Of these, those that wait for git data.
+pub const PULL_REQUESTS: [Kind; 2] = [PULL_REQUEST, PULL_REQUEST_UPDATE];
+
 pub fn is_root(kind: Kind) -> bool {
     ROOTS.contains(&kind)
 }

@@ -280,6 +280,13 @@ impl Sync {
         &self.targets
     }
 
+    /// Everything that belongs to this repository is wanted already.
+    pub fn serves(&self, repo: &RepoId) -> bool {
+        let needs = self.targets.repos.find(repo);
+        let needs = needs.and_then(|ix| self.targets.repos.get(ix));
+        !self.is_on() || needs.is_some_and(|needs| needs.stage == Stage::Served)
+    }
+
     pub fn link(&self, relay: RelayNo) -> Option<&Link> {
         self.peers.get(&relay).map(|peer| &peer.link)
     }

@@ -182,7 +182,7 @@ fn pull_requests_of_a_repository_are_found_with_their_updates() {
         for event in [&root, &update, &issue] {
             put(store, event);
         }
-        let found = store.pull_requests(&repo_id());
+        let found = store.roots(&repo_id(), &grasp_core::nip34::PULL_REQUESTS);
         let found = found.iter().map(|event| &**event);
         assert_eq!(ids(found), [root.id, update.id]);
     });
