@@ -54,7 +54,8 @@ impl Sync {
         };
         let url = &known.url;
         let waits = session.subs.values().any(|sub| sub.deadline.is_some());
-        if (waits || peer.paused.is_some()) && !self.agenda.has(Timer::Work(relay)) {
+        let pauses = peer.paused.is_some() || peer.not_before.is_some();
+        if (waits || pauses) && !self.agenda.has(Timer::Work(relay)) {
             return Err(format!("requests at {url} have no end"));
         }
         for (no, batch) in &session.batches {
@@ -72,7 +73,7 @@ impl Sync {
         let idle = session.subs.values().all(|sub| sub.ended);
         let work = !session.batches.is_empty() || !known.missing().is_empty();
         let elsewhere = known.missing().overlaps(&self.leading) || !self.downloads.is_empty();
-        if idle && work && peer.paused.is_none() && !elsewhere && !self.stopping {
+        if idle && work && !pauses && !elsewhere && !self.stopping {
             return Err(format!(
                 "nothing is asked of {url} though something is missing"
             ));

@@ -139,6 +139,8 @@ pub struct Session {
     pub without_eose: u32,
     pub faults: u32,
     seen_faults: BTreeSet<Fault>,
+    /// When it was last seen to whether what is watched could be packed better, and when it was.
+    pub looked: Option<Mono>,
     pub repacked: Option<Mono>,
     /// Something that should be watched is not.
     pub unwatched: bool,
@@ -162,6 +164,7 @@ impl Session {
             without_eose: 0,
             faults: 0,
             seen_faults: BTreeSet::new(),
+            looked: None,
             repacked: None,
             unwatched: false,
             refused_watches: 0,

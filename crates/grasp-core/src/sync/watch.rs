@@ -50,7 +50,8 @@ impl Sync {
         let room = session.room_to_watch(&peer.capabilities);
         let filters: usize = requests.iter().map(|request| filters_of(request)).sum();
         let many = session.live_filters() + filters > self.limits.consolidate_at;
-        if (requests.len() > room || many) && self.repack(relay, &requests, now) {
+        let full = requests.len() > room;
+        if (full || many) && self.repack(relay, &requests, full, now) {
             return batch.is_none();
         }
         let fits = requests.len() <= room && covered == new;
@@ -97,7 +98,10 @@ impl Sync {
     /// Puts everything that is wanted, with what these requests are for, into as few requests as
     /// may be. The new ones are opened before the old ones are closed, where the relay has room
     /// for both. False if nothing would be gained by it.
-    fn repack(&mut self, relay: RelayNo, new: &[Vec<Chunk>], now: Now) -> bool {
+    fn repack(&mut self, relay: RelayNo, new: &[Vec<Chunk>], full: bool, now: Now) -> bool {
+        if !self.may_repack(relay, now) {
+            return false;
+        }
         let (Some(peer), Some(known)) = (self.peers.get(&relay), self.targets.relays.get(relay))
         else {
             return false;
@@ -105,9 +109,6 @@ impl Sync {
         let Some(session) = peer.session() else {
             return false;
         };
-        if session.subs.values().any(|sub| sub.is_live() && !sub.ended) {
-            return false;
-        }
         let room = session.room_to_watch(&peer.capabilities) + session.live_subs();
         let requests = self.most_active(relay, known.target.clone(), room);
         let before = session.live_filters();
@@ -115,12 +116,11 @@ impl Sync {
         let after: usize = requests.iter().map(|request| filters_of(request)).sum();
         let saves = 3 * after <= 2 * (before + appended)
             || requests.len() < session.live_subs() + new.len().min(room);
-        // Where nothing is saved, others take the place of those that were watched.
-        let pause = match saves {
-            true => REPACK,
-            false => self.limits.reconcile_every,
-        };
-        if session.repacked.is_some_and(|at| now.mono < at + pause) || requests.is_empty() {
+        // Where nothing is saved and no room is left, others take the place of those that were
+        // watched, now and then.
+        let lately = now.mono.0.saturating_sub(self.limits.reconcile_every);
+        let displaces = full && session.repacked.is_none_or(|at| at.0 <= lately);
+        if requests.is_empty() || !(saves || displaces) {
             return false;
         }
         let old: Vec<SubNo> = session
@@ -156,6 +156,20 @@ impl Sync {
         }
         self.on_watched(relay, &asked);
         self.expect_turn(relay, now);
+        true
+    }
+
+    /// Looks at everything that is wanted at the relay, so not for every new item.
+    fn may_repack(&mut self, relay: RelayNo, now: Now) -> bool {
+        let Some(session) = self.session_mut(relay) else {
+            return false;
+        };
+        let lately = session.looked.is_some_and(|at| now.mono < at + REPACK);
+        let unanswered = session.subs.values().any(|sub| sub.is_live() && !sub.ended);
+        if lately || unanswered {
+            return false;
+        }
+        session.looked = Some(now.mono);
         true
     }
 
