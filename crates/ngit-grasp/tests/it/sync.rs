@@ -1,9 +1,12 @@
 //! Servers that keep each other in step: publish at one, read at all.
 
+use std::io::Write as _;
+
+use grasp_core::Event;
 use testkit::{Fault, Project, Rogue, json, now};
 
 use crate::network::{Node, comment, hosted_at, issue};
-use crate::support::author;
+use crate::support::{author, run};
 
 #[tokio::test]
 async fn in_a_ring_what_is_published_at_one_is_read_at_all() {
@@ -120,4 +123,52 @@ async fn a_plain_relay_without_nip77_is_read_page_by_page() {
     let live = comment(&author(), &root, now());
     relay.publish(&live);
     node.awaits(&live, "and live ones").await;
+}
+
+/// Stops a server, puts events into its store, and starts it again.
+fn import(node: &mut Node, events: &[Event]) {
+    node.server.terminate();
+    let path = node.server.data_dir().join("events.jsonl");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut file = std::io::BufWriter::new(file);
+    for event in events {
+        writeln!(file, "{}", event.json()).unwrap();
+    }
+    file.into_inner().unwrap();
+    let dir = node.server.data_dir().to_owned();
+    let env = [("NGIT_ACCEPT_UNRELATED_EVENTS", "true")];
+    let ran = run(&["import", path.to_str().unwrap()], &env, &dir);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    node.restart();
+}
+
+#[tokio::test]
+async fn a_restart_transfers_the_difference_and_not_the_history() {
+    let project = Project::new(&author(), "tool");
+    let (mut source, mut node) = (Node::start().await, Node::start().await);
+    let (people, at) = (author(), now() - 30_000);
+    let roots: Vec<Event> = (0..20)
+        .map(|n| issue(&people, &[&project], at + n))
+        .collect();
+    let comments = (0..19_980).map(|n| {
+        let root = &roots[usize::try_from(n % 20).unwrap()];
+        comment(&people, root, at + n)
+    });
+    let events: Vec<Event> = roots.iter().cloned().chain(comments).collect();
+    import(&mut source, &events);
+    hosted_at(&[&node], &project, &[source.line.ws_url()]).await;
+    let by_people = json!({"authors": [people.pubkey()]});
+    node.awaits_count(&by_people, 20_000, "the whole history")
+        .await;
+    node.in_step(1).await;
+    let first = source.line.bytes_from_server();
+    node.server.terminate();
+    let missed = comment(&author(), &roots[3], now());
+    source.publish(&missed).await;
+    let before = source.line.bytes_from_server();
+    node.restart();
+    node.awaits(&missed, "what was said meanwhile").await;
+    node.in_step(1).await;
+    let again = source.line.bytes_from_server() - before;
+    assert!(50 * again < first, "{again} of {first} bytes");
 }
