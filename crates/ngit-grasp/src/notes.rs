@@ -133,7 +133,6 @@ impl Notes {
             Note::TooManyRoots => {
                 tracing::warn!("more issues, patches and pull requests than are watched");
             }
-            Note::ClockJumped { secs } => tracing::warn!(secs, "the clock has jumped"),
         }
     }
 

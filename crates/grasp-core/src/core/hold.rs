@@ -52,8 +52,8 @@ impl Core {
         true
     }
 
-    /// What comes too early by sync or import is kept in mind; a client hears why and may try
-    /// again.
+    /// What comes too early by import is kept in mind; a client hears why and may try again, and
+    /// sync asks for it again when what it waits for has come.
     pub(super) fn on_refused(
         &mut self,
         ticket: Ticket,

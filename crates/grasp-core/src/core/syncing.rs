@@ -190,7 +190,7 @@ impl Core {
         let new = matches!(answer, Answer::Accepted | Answer::Held);
         match self.sync.arrival(ticket) {
             Some(event) => {
-                let outcome = outcome(event, answer);
+                let outcome = outcome(event, answer, self.now.unix);
                 self.sync.judged(ticket, outcome);
             }
             None if new => self.sync.count_direct(),
@@ -253,7 +253,7 @@ impl sync::Here for Here<'_> {
 }
 
 /// What an answer means to whoever fetched the event.
-fn outcome(event: &Event, answer: &Answer) -> Outcome {
+fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
     let refusal = match answer {
         Answer::Accepted | Answer::Held => return Outcome::New,
         Answer::Duplicate => return Outcome::Known,
@@ -269,6 +269,10 @@ fn outcome(event: &Event, answer: &Answer) -> Outcome {
         | Refusal::TooManyHeld
         | Refusal::PurgatoryFull
         | Refusal::StoreFailed => Outcome::NotNow,
+        // The operator may think otherwise one day.
+        Refusal::RepositoryBlocked | Refusal::AuthorBlocked | Refusal::TooOld(_) => {
+            Outcome::Dismissed(Fate::Rests(now.saturating_add(REST), marks(event)))
+        }
         _ => Outcome::Dismissed(Fate::ForGood),
     }
 }

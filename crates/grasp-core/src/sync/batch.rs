@@ -93,6 +93,13 @@ impl Doubts {
         self.0.retain(|doubt| !doubt.items.is_empty());
     }
 
+    /// All of it is looked at from then on, or earlier.
+    pub fn reach_back(&mut self, since: Timestamp) {
+        for doubt in &mut self.0 {
+            doubt.since = doubt.since.map(|known| known.min(since));
+        }
+    }
+
     pub fn take_any(&mut self) -> Option<Doubt> {
         self.0.pop()
     }

@@ -29,6 +29,9 @@ pub struct Capabilities {
     pub subscriptions: u32,
     pub filters: u32,
     pub message_bytes: u32,
+    /// Values of all filters of one connection, as far as it says.
+    #[serde(default)]
+    pub values: Option<u32>,
     /// Events of one answer, as far as it says.
     pub limit: u32,
     /// The largest answer to one filter that it ever gave. A smaller one was not cut.
@@ -46,6 +49,7 @@ impl Capabilities {
             subscriptions: limits.subscriptions,
             filters: limits.filters,
             message_bytes: limits.message_bytes,
+            values: None,
             limit: limits.page,
             proven_page: 0,
             said: Description::default(),
@@ -64,6 +68,7 @@ impl Capabilities {
         self.limit = most(said.limit, self.limit, limits.page);
         let bytes = most(said.message_bytes, self.message_bytes, limits.message_bytes);
         self.message_bytes = bytes.max(MIN_MESSAGE);
+        self.values = said.connection_values.or(self.values);
         self.said = *said;
     }
 
@@ -108,6 +113,13 @@ impl Capabilities {
         let may_be_cut = self.may_be_cut(events);
         self.proven_page = self.proven_page.max(events);
         may_be_cut
+    }
+
+    /// So many items may be watched at once: each has a value in a filter of each letter. Some are
+    /// left for history.
+    pub fn may_watch(&self, items: u64) -> bool {
+        let values = self.values.unwrap_or(u32::MAX);
+        items.saturating_mul(3) <= u64::from(values - values / 4)
     }
 
     /// Puts chunks together into requests that the relay takes. A chunk that is too large for it

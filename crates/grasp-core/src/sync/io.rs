@@ -178,15 +178,23 @@ impl Complaint {
             return Complaint::TooManyEvents;
         }
         let prefix = text.split_once(':').map_or("", |(prefix, _)| prefix);
+        let more = MORE_THAN.iter().find(|(_, word)| text.contains(word));
+        let words = match more.filter(|_| text.contains("more than ")) {
+            Some((complaint, _)) => Some(complaint),
+            None => {
+                let known = WORDS.iter().find(|(_, phrases)| says(phrases));
+                known.map(|(complaint, _)| complaint)
+            }
+        };
         match prefix {
             "rate-limited" => Complaint::RateLimited,
             "auth-required" => Complaint::AuthRequired,
-            "restricted" | "blocked" => Complaint::Restricted,
             "unsupported" => Complaint::Unsupported,
-            _ => match WORDS.iter().find(|(_, phrases)| says(phrases)) {
-                Some((complaint, _)) => *complaint,
-                None if prefix == "invalid" => Complaint::Invalid,
-                None => Complaint::Other,
+            _ => match (words, prefix) {
+                (Some(complaint), _) => *complaint,
+                (None, "restricted" | "blocked") => Complaint::Restricted,
+                (None, "invalid") => Complaint::Invalid,
+                (None, _) => Complaint::Other,
             },
         }
     }
@@ -198,6 +206,15 @@ const TOO_MANY_EVENTS: &[&str] = &[
     "too many results",
     "too many records",
     "query is too big",
+    "events match, narrow the filter",
+];
+
+/// "more than 20 subscriptions", as our own server says it.
+const MORE_THAN: &[(Complaint, &str)] = &[
+    (Complaint::RateLimited, "neg sessions"),
+    (Complaint::TooManyFilters, "values in a filter"),
+    (Complaint::TooManySubscriptions, "subscriptions"),
+    (Complaint::TooManyFilters, "filters"),
 ];
 
 const WORDS: &[(Complaint, &[&str])] = &[
@@ -296,6 +313,24 @@ mod tests {
             ),
             ("invalid: message too large", Complaint::TooLarge),
             ("invalid: no", Complaint::Invalid),
+            (
+                "blocked: more than 256 subscriptions",
+                Complaint::TooManySubscriptions,
+            ),
+            (
+                "blocked: more than 40000 filter values in all subscriptions",
+                Complaint::TooManySubscriptions,
+            ),
+            ("blocked: more than 64 filters", Complaint::TooManyFilters),
+            (
+                "blocked: more than 2000 values in a filter",
+                Complaint::TooManyFilters,
+            ),
+            ("blocked: more than 16 NEG sessions", Complaint::RateLimited),
+            (
+                "blocked: more than 1000000 events match, narrow the filter",
+                Complaint::TooManyEvents,
+            ),
             ("slow down please", Complaint::RateLimited),
             ("", Complaint::Other),
             ("hello", Complaint::Other),

@@ -113,9 +113,11 @@ impl Sync {
         let away = covered.is_some_and(|covered| now.unix > covered.saturating_add(stale));
         // One that cannot compare would send all of its history again after every restart.
         let spared = peer.restored && peer.capabilities.reconciles == Reconciles::No;
-        let lookback = self.limits.lookback;
-        let since = (!lookback.is_zero()).then(|| now.unix.saturating_sub(lookback));
-        let began_anew = away && !spared && peer.doubt_all(since, Via::CatchUp);
+        let began_anew = away && !spared && peer.doubt_all(None, Via::CatchUp);
+        if !began_anew && !self.limits.lookback.is_zero() {
+            let since = now.unix.saturating_sub(self.limits.lookback);
+            peer.doubts.reach_back(since);
+        }
         peer.restored = false;
         if covered.is_some() {
             peer.wait(now.mono, self.limits.reconnect_delay);
@@ -213,6 +215,13 @@ impl Sync {
         if was_up {
             return self.tell(relay, |relay| Note::Lost { relay, end });
         }
+        let (attempt, retry_secs) = (health.failures, wait.as_secs());
+        self.tell(relay, |relay| Note::ConnectFailed {
+            relay,
+            end,
+            attempt,
+            retry_secs,
+        });
         if health.health == Health::Dead && !was_dead {
             let since = health.failing_since.unwrap_or(now.unix);
             let failing_secs = now.unix.0.saturating_sub(since.0);
@@ -221,13 +230,10 @@ impl Sync {
                 failing_secs,
             });
         }
-        let (attempt, retry_secs) = (health.failures, wait.as_secs());
-        self.tell(relay, |relay| Note::ConnectFailed {
-            relay,
-            end,
-            attempt,
-            retry_secs,
-        });
+        // Perhaps it is there without encryption, or with it.
+        if let Some(known) = self.targets.relays.get_mut(relay) {
+            known.try_other_url();
+        }
     }
 
     /// What was on its way comes to nothing, and everything that was here is in doubt from the

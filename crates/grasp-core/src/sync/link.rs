@@ -27,8 +27,6 @@ pub enum Why {
     Failing,
     /// There are enough connections.
     NoRoom,
-    /// We are about to stop.
-    Stopping,
 }
 
 impl Why {
@@ -37,7 +35,6 @@ impl Why {
             Why::New => "not dialled yet",
             Why::Failing => "the last attempt failed",
             Why::NoRoom => "there are enough connections",
-            Why::Stopping => "the server stops",
         }
     }
 }

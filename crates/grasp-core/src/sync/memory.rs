@@ -39,7 +39,7 @@ pub struct Record {
     pub gaps: u64,
     pub refused: u64,
     pub bad: u64,
-    /// At the last full comparison: events that we have and it has not, and all that were
+    /// Since the last full comparison: events that we have and it has not, and all that were
     /// compared.
     pub lacks: u64,
     pub compared: u64,

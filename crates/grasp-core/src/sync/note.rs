@@ -110,8 +110,4 @@ pub enum Note {
     TooManyRelays,
     /// More issues, patches and pull requests than are watched.
     TooManyRoots,
-    /// The wall clock and the steady one have come apart by so many seconds.
-    ClockJumped {
-        secs: u64,
-    },
 }

@@ -11,6 +11,8 @@ use crate::ticket::RelayNo;
 #[derive(Debug)]
 pub struct Relay {
     pub url: RelayUrl,
+    /// The same with or without encryption, if somebody names it so; tried when the first fails.
+    pub other_url: Option<RelayUrl>,
     /// The operator named it: it is never left.
     pub bootstrap: bool,
     /// Repositories that name it.
@@ -61,16 +63,21 @@ impl RelaySyncIndex {
     }
 
     /// The relay's number, a new one if it is new. Where two spellings differ in encryption, the
-    /// encrypted one is dialled.
+    /// encrypted one is dialled first.
     pub fn enter(&mut self, url: &RelayUrl) -> RelayNo {
         if let Some(no) = self.find(url) {
-            if let Some(relay) = self.get_mut(no).filter(|_| url.is_tls()) {
-                relay.url = url.clone();
+            if let Some(relay) = self.get_mut(no).filter(|relay| relay.url != *url) {
+                relay.other_url = Some(url.clone());
+                // Nothing was said to it yet: encrypted first.
+                if url.is_tls() && !relay.bootstrap && relay.confirmed.is_empty() {
+                    relay.try_other_url();
+                }
             }
             return no;
         }
         let relay = Relay {
             url: url.clone(),
+            other_url: None,
             bootstrap: false,
             listed_by: RoaringBitmap::new(),
             owners: FxHashMap::default(),
@@ -105,6 +112,12 @@ impl Relay {
     /// No repository names it, and the operator neither.
     pub fn is_empty(&self) -> bool {
         self.listed_by.is_empty() && !self.bootstrap
+    }
+
+    pub fn try_other_url(&mut self) {
+        if let Some(other) = self.other_url.take() {
+            self.other_url = Some(std::mem::replace(&mut self.url, other));
+        }
     }
 
     /// The only owner whose repositories name it.

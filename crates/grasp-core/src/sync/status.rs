@@ -69,7 +69,7 @@ pub struct RelayStatus {
     /// Milliseconds from the date of a live event to its arrival, lately.
     pub lag_ms: Option<u64>,
     pub record: Record,
-    /// The share of our events that it has too, at the last full comparison.
+    /// The share of our events that it has too, since the last full comparison.
     pub coverage: Option<f64>,
     /// The share of the time in which it was connected.
     pub uptime: Option<f64>,

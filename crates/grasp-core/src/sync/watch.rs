@@ -47,7 +47,10 @@ impl Sync {
         for chunk in requests.iter().flatten() {
             covered.add(&chunk.items());
         }
-        let room = session.room_to_watch(&peer.capabilities);
+        let room = match peer.capabilities.may_watch(session.live.len() + new.len()) {
+            true => session.room_to_watch(&peer.capabilities),
+            false => 0,
+        };
         let filters: usize = requests.iter().map(|request| filters_of(request)).sum();
         let many = session.live_filters() + filters > self.limits.consolidate_at;
         let full = requests.len() > room;
@@ -177,11 +180,13 @@ impl Sync {
     fn most_active(&self, relay: RelayNo, mut items: Items, room: usize) -> Vec<Vec<Chunk>> {
         loop {
             let requests = self.pack(relay, &items);
-            if requests.len() <= room || items.roots.is_empty() {
+            let peer = self.peers.get(&relay);
+            let allowed = peer.is_none_or(|peer| peer.capabilities.may_watch(items.len()));
+            if allowed && requests.len() <= room || items.roots.is_empty() {
                 return requests.into_iter().take(room).collect();
             }
-            let keep = items.roots.len() as usize * room / requests.len();
-            let keep = keep.min(items.roots.len() as usize - 1);
+            let all = items.roots.len() as usize;
+            let keep = (all * room / requests.len().max(1)).min(all - 1 - all / 10);
             let mut roots: Vec<u32> = items.roots.iter().collect();
             let index = &self.targets.repos;
             roots.sort_by_key(|root| std::cmp::Reverse(index.active(RootIx(*root))));
