@@ -22,6 +22,8 @@ use crate::ticket::{Delivery, RelayNo, Ticket};
 
 /// Events that are asked for again later; beyond it the daily comparison finds them.
 const MAX_LATER: usize = 10_000;
+/// Early events that are asked for when one that they waited for has come.
+const MAX_RECALLED: usize = 1_000;
 /// Relays that are asked for an event of which nobody knows who has it.
 const ASKED: usize = 4;
 /// No batch waits for what is asked for by itself.
@@ -232,13 +234,14 @@ impl Sync {
         }
         let mut ids = self.memo.waiting_for(causes);
         ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
-        for id in ids {
-            self.recall(id);
+        for (n, id) in ids.into_iter().enumerate() {
+            self.recall(id, n < MAX_RECALLED);
         }
     }
 
-    /// An event that came too early may come now.
-    fn recall(&mut self, id: EventId) {
+    /// An event that came too early may come now. Those that are not asked for are found when all
+    /// is compared.
+    fn recall(&mut self, id: EventId, ask: bool) {
         let row = self.memo.get(&id).cloned();
         let Some(row) = row.filter(|row| row.fate != Fate::ForGood) else {
             return;
@@ -246,17 +249,25 @@ impl Sync {
         let shown_by = self.memo.shown_by(&id);
         self.memo.recall(&id);
         self.effects.push_back(SyncEffect::Recall(id));
+        if !ask {
+            return;
+        }
         let is_up = |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
         match shown_by.filter(is_up) {
             Some(relay) => {
                 if self.downloads.need(relay, NOBODY, id) {
                     self.again.insert(relay);
                 }
+                // If it does not deliver, others may.
+                self.ask_around(id);
             }
             // Nobody knows who has it: announcements and states are compared anew from there on.
             None if row.announcement => {
                 let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
                 for relay in relays {
+                    if let Some(session) = self.session_mut(relay) {
+                        session.fail(&Items::announcements());
+                    }
                     self.doubt_since(relay, &Items::announcements(), row.at, Via::Turn);
                     self.again.insert(relay);
                 }

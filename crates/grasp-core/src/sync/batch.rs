@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::filters::{Chunk, Layer};
 use super::items::Items;
 use super::note::Source;
-use crate::clock::Timestamp;
+use crate::clock::{Mono, Timestamp};
 use crate::nip34::RepoId;
 
 /// Groups of doubtful items that are told apart at one relay.
@@ -171,6 +171,8 @@ pub struct Batch {
     pub items: Items,
     /// Of these, what no relay has given us yet: others wait for it.
     pub leads: Items,
+    /// Since when they wait.
+    pub began: Mono,
     pub via: Via,
     /// Requests for what was missed, each with several filters.
     pub catch_ups: VecDeque<(Vec<Chunk>, Option<Timestamp>)>,
@@ -192,10 +194,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn new(items: Items, via: Via) -> Self {
+    pub fn new(items: Items, via: Via, now: Mono) -> Self {
         Self {
             items,
             leads: Items::default(),
+            began: now,
             via,
             catch_ups: VecDeque::new(),
             steps: VecDeque::new(),

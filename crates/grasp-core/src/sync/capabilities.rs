@@ -94,10 +94,9 @@ impl Capabilities {
             Reconciles::Yes => Reconciles::Yes,
             Reconciles::No | Reconciles::Unknown => Reconciles::Unknown,
         };
-        let (said, proven_page) = (self.said, self.proven_page);
+        let said = self.said;
         *self = Self {
             reconciles,
-            proven_page,
             ..Self::unknown(limits)
         };
         self.learn(&said, limits);

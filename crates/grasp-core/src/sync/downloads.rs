@@ -10,13 +10,22 @@ use crate::ticket::RelayNo;
 
 /// Relays that are remembered to have one event, and how often it is asked for at all.
 const MAX_CANDIDATES: usize = 4;
+/// Times that an event is asked for though it is refused.
+const MAX_REFUSALS: u8 = 4;
+/// What one relay names takes this part of the room at most, and this much at least.
+const SHARES: usize = 8;
+const MIN_SHARE: usize = 64;
 
 /// A piece of history that is not complete before its events are here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchNo(pub u64);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Want {
+    /// Whose share it is counted in.
+    named_by: RelayNo,
+    /// How often a relay would not say.
+    refusals: u8,
     asked: Option<RelayNo>,
     /// Others that have it, in the order in which they said so.
     candidates: VecDeque<RelayNo>,
@@ -31,7 +40,22 @@ pub struct Downloads {
     queued: BTreeMap<RelayNo, VecDeque<EventId>>,
     /// Events that each batch still waits for.
     open: FxHashMap<BatchNo, usize>,
+    /// How many each relay named first.
+    named: FxHashMap<RelayNo, usize>,
     max: usize,
+}
+
+impl Want {
+    fn new(named_by: RelayNo) -> Self {
+        Self {
+            named_by,
+            refusals: 0,
+            asked: None,
+            candidates: VecDeque::new(),
+            failed: Vec::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
 }
 
 impl Downloads {
@@ -50,21 +74,24 @@ impl Downloads {
         self.wants.is_empty()
     }
 
-    /// More would not be taken.
-    pub fn is_full(&self) -> bool {
-        self.wants.len() >= self.max
+    /// More of this relay would not be taken: no relay fills the place of all.
+    pub fn is_full(&self, relay: RelayNo) -> bool {
+        let named = self.named.get(&relay).copied().unwrap_or_default();
+        let share = (self.max / SHARES).max(MIN_SHARE);
+        self.wants.len() >= self.max || named >= share
     }
 
     /// The relay has an event that is not here. False if there is no room for it: the batch cannot
     /// be complete then.
     #[must_use]
     pub fn need(&mut self, relay: RelayNo, batch: BatchNo, id: EventId) -> bool {
-        let full = self.is_full();
-        let want = match self.wants.get_mut(&id) {
-            Some(want) => want,
-            None if full => return false,
-            None => self.wants.entry(id).or_default(),
-        };
+        if !self.wants.contains_key(&id) {
+            if self.is_full(relay) {
+                return false;
+            }
+            *self.named.entry(relay).or_default() += 1;
+        }
+        let want = self.wants.entry(id).or_insert_with(|| Want::new(relay));
         if want.waiting.insert(batch) {
             *self.open.entry(batch).or_default() += 1;
         }
@@ -115,6 +142,9 @@ impl Downloads {
     #[must_use]
     pub fn came(&mut self, id: &EventId) -> Vec<BatchNo> {
         let want = self.wants.remove(id);
+        if let Some(want) = &want {
+            self.uncount(want.named_by);
+        }
         let waiting = want.map(|want| want.waiting).unwrap_or_default();
         waiting
             .into_iter()
@@ -142,6 +172,37 @@ impl Downloads {
             }
         }
         ended
+    }
+
+    fn uncount(&mut self, relay: RelayNo) {
+        if let Some(named) = self.named.get_mut(&relay) {
+            *named -= 1;
+            if *named == 0 {
+                self.named.remove(&relay);
+            }
+        }
+    }
+
+    /// A relay refused to say. What it refuses again and again it does not have.
+    #[must_use]
+    pub fn refused(
+        &mut self,
+        relay: RelayNo,
+        ids: impl IntoIterator<Item = EventId>,
+    ) -> Vec<BatchNo> {
+        let (mut later, mut never) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(want) = self.wants.get_mut(&id) else {
+                continue;
+            };
+            want.refusals = want.refusals.saturating_add(1);
+            match want.refusals < MAX_REFUSALS {
+                true => later.push(id),
+                false => never.push(id),
+            }
+        }
+        self.put_off(relay, later);
+        self.missed(relay, &never)
     }
 
     /// A relay would not say, for now: others that have it come first, then it is asked again.
@@ -200,12 +261,19 @@ impl Downloads {
 
     /// Nobody waits for this batch any more; what was asked for may still come.
     pub fn forget(&mut self, batch: BatchNo) {
-        if self.open.remove(&batch).is_some() {
-            self.wants.retain(|_, want| {
-                want.waiting.remove(&batch);
-                !want.waiting.is_empty() || want.asked.is_some()
-            });
+        if self.open.remove(&batch).is_none() {
+            return;
         }
+        let mut gone = Vec::new();
+        self.wants.retain(|_, want| {
+            want.waiting.remove(&batch);
+            let keep = !want.waiting.is_empty() || want.asked.is_some();
+            if !keep {
+                gone.push(want.named_by);
+            }
+            keep
+        });
+        gone.into_iter().for_each(|relay| self.uncount(relay));
     }
 
     pub fn open(&self, batch: BatchNo) -> usize {
@@ -236,7 +304,8 @@ impl Downloads {
                 return Err("an event is wanted and nobody has it".to_owned());
             }
         }
-        if open != self.open || self.wants.len() > self.max {
+        let named: usize = self.named.values().sum();
+        if open != self.open || self.wants.len() > self.max || named != self.wants.len() {
             return Err("wanted events are miscounted".to_owned());
         }
         for (id, want) in &self.wants {
@@ -304,6 +373,33 @@ mod tests {
         downloads.audit().unwrap();
         assert_eq!(downloads.next(TWO, 9), [id(1), id(3)]);
         assert_eq!((downloads.open(A), downloads.open(B)), (2, 2));
+    }
+
+    #[test]
+    fn no_relay_fills_the_room_of_all() {
+        let mut downloads = Downloads::new(160);
+        let named = |n: u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&n.to_be_bytes());
+            EventId(id)
+        };
+        let taken = (0..160).filter(|n| downloads.need(ONE, A, named(*n)));
+        assert_eq!(taken.count(), MIN_SHARE);
+        assert!(downloads.need(TWO, B, named(999)));
+        downloads.audit().unwrap();
+    }
+
+    #[test]
+    fn what_a_relay_refuses_again_and_again_it_does_not_have() {
+        let mut downloads = Downloads::new(10);
+        assert!(downloads.need(ONE, A, id(1)));
+        for _ in 1..MAX_REFUSALS {
+            assert_eq!(downloads.next(ONE, 9), [id(1)]);
+            assert_eq!(downloads.refused(ONE, [id(1)]), []);
+        }
+        assert_eq!(downloads.next(ONE, 9), [id(1)]);
+        assert_eq!(downloads.refused(ONE, [id(1)]), [A]);
+        assert!(downloads.is_empty());
     }
 
     #[test]

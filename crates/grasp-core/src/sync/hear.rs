@@ -5,7 +5,7 @@ use super::capabilities::Reconciles;
 use super::downloads::BatchNo;
 use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::note::Note;
-use super::paging::{Paged, Paging};
+use super::paging::{PageEnd, Paged, Paging};
 use super::session::{Auth, Purpose, Sub};
 use super::{Here, Sync};
 use crate::clock::{Now, Timestamp};
@@ -136,6 +136,9 @@ impl Sync {
         sub.sent = Some(sent);
         sub.complete = complete;
         sub.deadline = Some(deadline);
+        if let Some(session) = self.session_mut(relay) {
+            session.says_eose = true;
+        }
         if let Some(peer) = self.peers.get_mut(&relay) {
             peer.answered();
         }
@@ -157,8 +160,10 @@ impl Sync {
             return;
         };
         let (sent, complete) = (sub.sent.unwrap_or_default(), sub.complete);
-        if sub.is_live() {
-            return self.on_watching(relay, no, sent, complete, now);
+        let unsure = sub.unsure && sent > 0;
+        let cut = unsure || self.may_be_cut(relay, sent, complete);
+        if self.sub(relay, no).is_some_and(|sub| sub.is_live()) {
+            return self.on_watching(relay, no, cut, now);
         }
         let Some(sub) = self.close(relay, no) else {
             return;
@@ -169,9 +174,7 @@ impl Sync {
                 chunks,
                 since,
             } => {
-                if self.may_be_cut(relay, sent, complete)
-                    && let Some(batch) = self.batch_mut(relay, batch)
-                {
+                if cut && let Some(batch) = self.batch_mut(relay, batch) {
                     batch.add_steps(&chunks, since, How::Pages);
                 }
                 self.try_finish(batch, now);
@@ -180,7 +183,10 @@ impl Sync {
                 batch,
                 step,
                 paging,
-            } => self.on_page(relay, batch, step, paging, complete, now),
+            } => {
+                let end = PageEnd { complete, unsure };
+                self.on_page(relay, batch, step, paging, end, now);
+            }
             Purpose::Fetch { ids } => self.on_fetched(relay, sent, ids.into_iter().collect(), now),
             Purpose::Live { .. } | Purpose::Compare { .. } => {}
         }
@@ -192,8 +198,7 @@ impl Sync {
     }
 
     /// It goes on to watch; what was stored before has come.
-    fn on_watching(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool, now: Now) {
-        let cut = self.may_be_cut(relay, sent, complete);
+    fn on_watching(&mut self, relay: RelayNo, no: SubNo, cut: bool, now: Now) {
         let Some(sub) = self.sub(relay, no) else {
             return;
         };
@@ -222,13 +227,13 @@ impl Sync {
         batch: BatchNo,
         step: Step,
         mut paging: Paging,
-        complete: bool,
+        end: PageEnd,
         now: Now,
     ) {
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
         };
-        match paging.end(complete, &mut peer.capabilities) {
+        match paging.end(end, &mut peer.capabilities) {
             Paged::Done => return self.try_finish(batch, now),
             Paged::More => {}
             Paged::FullSecond(at, known) => self.split_second(relay, batch, &step, at, known),
@@ -414,7 +419,8 @@ impl Sync {
             Purpose::Page { batch, step, .. } => self.put_back(relay, batch, step, why, now),
             Purpose::Compare { batch, step } => self.compare_otherwise(relay, batch, step, why),
             Purpose::Fetch { ids } => {
-                self.downloads.put_off(relay, ids);
+                let ended = self.downloads.refused(relay, ids);
+                self.after_downloads(ended, now);
                 true
             }
         }
@@ -575,6 +581,10 @@ impl Sync {
         let Some(no) = no else {
             return;
         };
+        if fault == Fault::Flood && self.sub(relay, no).is_some_and(|sub| sub.is_live()) {
+            // Nobody listens to it any more.
+            return self.refuse(relay, no, Complaint::RateLimited, now);
+        }
         if let Some(sub) = self.sub(relay, no) {
             sub.settled = sub.settled.saturating_add(1);
             if fault == Fault::Flood {
@@ -605,27 +615,32 @@ impl Sync {
         self.again.insert(relay);
     }
 
-    /// A relay that speaks and says no EOSE is taken at what it sent; one that sends nothing has
-    /// failed, until it shows to be one that never says EOSE.
+    /// A relay that speaks and never says EOSE is taken at what it sent; any other has failed.
     fn on_late(&mut self, relay: RelayNo, no: SubNo, now: Now) {
         let patience = self.limits.request_timeout;
         let Some(session) = self.session_mut(relay) else {
             return;
         };
         let (conn, heard) = (session.conn, session.heard);
-        let without_eose = session.without_eose;
+        let (says_eose, without_eose) = (session.says_eose, session.without_eose);
         let Some(sub) = session.subs.get_mut(&no) else {
             return;
         };
+        if sub.sent.is_some() {
+            // It has said all; we have not judged all of it yet.
+            sub.deadline = Some(now.mono + patience);
+            return;
+        }
         // Without a word since the last frame, nobody knows what is still to come.
         let speaks = sub.deadline.is_some_and(|at| heard + patience > at);
-        let taken = sub.sent.is_some() || sub.settled > 0 || without_eose >= NO_EOSE;
         let compares = matches!(sub.purpose, Purpose::Compare { .. });
-        if sub.is_live() && !speaks {
+        if sub.is_live() && (says_eose || !speaks) {
             return self.watch_without_answer(relay, no, now);
         }
-        if speaks && !compares && (taken || sub.is_live()) {
+        let taken = sub.settled > 0 || without_eose >= NO_EOSE || sub.is_live();
+        if speaks && !says_eose && !compares && taken {
             sub.sent = Some(sub.settled);
+            sub.unsure = true;
             session.without_eose += 1;
             return self.on_settled(relay, no, now);
         }

@@ -15,7 +15,7 @@ pub struct Memo {
     rows: FxHashMap<EventId, Dismissed>,
     /// The oldest goes first when there are too many.
     order: VecDeque<EventId>,
-    by_mark: FxHashMap<u64, Vec<EventId>>,
+    by_mark: BTreeSet<(u64, EventId)>,
     /// Announcements and states by time: they are set aside when that layer is compared.
     announcements: BTreeSet<(Timestamp, EventId)>,
     early: usize,
@@ -45,7 +45,7 @@ impl Memo {
     pub fn dismiss(&mut self, row: Dismissed) -> Vec<EventId> {
         self.recall(&row.id);
         for mark in marks(&row.fate) {
-            self.by_mark.entry(*mark).or_default().push(row.id);
+            self.by_mark.insert((*mark, row.id));
         }
         if row.announcement {
             self.announcements.insert((row.at, row.id));
@@ -78,12 +78,7 @@ impl Memo {
             return false;
         };
         for mark in marks(&row.fate) {
-            if let Some(ids) = self.by_mark.get_mut(mark) {
-                ids.retain(|other| other != id);
-                if ids.is_empty() {
-                    self.by_mark.remove(mark);
-                }
-            }
+            self.by_mark.remove(&(*mark, *id));
         }
         self.announcements.remove(&(row.at, row.id));
         self.shown_by.remove(id);
@@ -117,8 +112,11 @@ impl Memo {
 
     /// Those that one of these may have changed.
     pub fn waiting_for(&self, marks: &[u64]) -> BTreeSet<EventId> {
-        let ids = marks.iter().filter_map(|mark| self.by_mark.get(mark));
-        ids.flatten().copied().collect()
+        let of = |mark: &u64| {
+            let (first, last) = (EventId([0; 32]), EventId([255; 32]));
+            self.by_mark.range((*mark, first)..=(*mark, last))
+        };
+        marks.iter().flat_map(of).map(|(_, id)| *id).collect()
     }
 
     /// Dismissed announcements and states of a stretch of time.

@@ -32,6 +32,15 @@ pub enum Paged {
     Done,
 }
 
+/// What the relay said at the end of a page.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PageEnd {
+    /// Nothing older is there.
+    pub complete: bool,
+    /// It said nothing: there may be more, whatever the number of events.
+    pub unsure: bool,
+}
+
 impl Paging {
     pub fn new(until: Timestamp) -> Self {
         Self {
@@ -54,12 +63,13 @@ impl Paging {
         }
     }
 
-    /// The page is complete. `all` if the relay says that nothing older is there.
-    pub fn end(&mut self, all: bool, capabilities: &mut Capabilities) -> Paged {
+    /// The page is complete.
+    pub fn end(&mut self, end: PageEnd, capabilities: &mut Capabilities) -> Paged {
         let page = std::mem::take(&mut self.page);
         let count = u32::try_from(page.len()).unwrap_or(u32::MAX);
-        let may_be_cut = capabilities.prove(count);
-        let Some((oldest, _)) = page.first().copied().filter(|_| !all && may_be_cut) else {
+        let may_be_cut = capabilities.prove(count) || end.unsure;
+        let more = !end.complete && may_be_cut;
+        let Some((oldest, _)) = page.first().copied().filter(|_| more) else {
             return Paged::Done;
         };
         let at_oldest = page.iter().take_while(|(at, _)| *at == oldest);
@@ -91,6 +101,11 @@ impl Paging {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: PageEnd = PageEnd {
+        complete: true,
+        unsure: false,
+    };
     use crate::limits::SyncLimits;
 
     /// Events with a value each, so that a filter can be split.
@@ -151,7 +166,7 @@ mod tests {
                 found.insert(id);
                 paging.took(id, at);
             }
-            match paging.end(false, capabilities) {
+            match paging.end(PageEnd::default(), capabilities) {
                 Paged::Done => return pages,
                 Paged::More => {}
                 Paged::FullSecond(at, _) => {
@@ -193,13 +208,19 @@ mod tests {
             }
         };
         page(&mut paging);
-        assert_eq!(paging.end(false, &mut capabilities), Paged::More);
+        assert_eq!(
+            paging.end(PageEnd::default(), &mut capabilities),
+            Paged::More
+        );
         assert_eq!(paging.until(), Timestamp(40));
         page(&mut paging);
         let full = Paged::FullSecond(Timestamp(40), 3);
-        assert_eq!(paging.end(false, &mut capabilities), full);
+        assert_eq!(paging.end(PageEnd::default(), &mut capabilities), full);
         assert_eq!(paging.until(), Timestamp(39));
-        assert_eq!(paging.end(false, &mut capabilities), Paged::Done);
+        assert_eq!(
+            paging.end(PageEnd::default(), &mut capabilities),
+            Paged::Done
+        );
     }
 
     #[test]
@@ -207,10 +228,13 @@ mod tests {
         let mut capabilities = Capabilities::unknown(&SyncLimits::default());
         let mut paging = Paging::new(Timestamp(50));
         paging.took(EventId([1; 32]), Timestamp(40));
-        assert_eq!(paging.end(true, &mut capabilities), Paged::Done);
+        assert_eq!(paging.end(ALL, &mut capabilities), Paged::Done);
         let mut paging = Paging::new(Timestamp(50));
         paging.took(EventId([1; 32]), Timestamp(60));
-        assert_eq!(paging.end(false, &mut capabilities), Paged::Done);
+        assert_eq!(
+            paging.end(PageEnd::default(), &mut capabilities),
+            Paged::Done
+        );
     }
 
     #[test]
@@ -223,7 +247,7 @@ mod tests {
             id[..8].copy_from_slice(&n.to_be_bytes());
             paging.took(EventId(id), paging.until());
             pages += 1;
-            if paging.end(false, &mut capabilities) == Paged::Done {
+            if paging.end(PageEnd::default(), &mut capabilities) == Paged::Done {
                 break;
             }
         }

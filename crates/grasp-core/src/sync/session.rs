@@ -1,6 +1,7 @@
 //! One connection while it lasts: what is open on it, and what is watched.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::batch::{Batch, Step};
 use super::capabilities::Capabilities;
@@ -57,6 +58,8 @@ pub struct Sub {
     pub settled: u32,
     /// The relay says that nothing older is there.
     pub complete: bool,
+    /// It was taken as answered without an EOSE: there may be more.
+    pub unsure: bool,
     /// What it was opened for is done; it may go on to watch.
     pub ended: bool,
     /// Without a word until then it has failed.
@@ -70,6 +73,7 @@ impl Sub {
             sent: None,
             settled: 0,
             complete: false,
+            unsure: false,
             ended: false,
             deadline: Some(deadline),
         }
@@ -135,8 +139,9 @@ pub struct Session {
     pub live: Items,
     pub batches: BTreeMap<BatchNo, Batch>,
     pub auth: Auth,
-    /// Times that no EOSE came though the relay was there.
+    /// Times that no EOSE came though the relay was there; of no account once one came.
     pub without_eose: u32,
+    pub says_eose: bool,
     pub faults: u32,
     seen_faults: BTreeSet<Fault>,
     /// When it was last seen to whether what is watched could be packed better, and when it was.
@@ -162,6 +167,7 @@ impl Session {
             batches: BTreeMap::new(),
             auth: Auth::default(),
             without_eose: 0,
+            says_eose: false,
             faults: 0,
             seen_faults: BTreeSet::new(),
             looked: None,
@@ -255,6 +261,20 @@ impl Session {
         let unanswered = self.subs.iter().rev();
         let mut unanswered = unanswered.filter(|(_, sub)| sub.sent.is_none());
         unanswered.next().map(|(no, _)| *no)
+    }
+
+    /// What is on its way for these may have passed something by: it is asked for again.
+    pub fn fail(&mut self, items: &Items) {
+        for batch in self.batches.values_mut() {
+            batch.failed |= batch.items.overlaps(items);
+        }
+    }
+
+    /// The same for what has been on its way since then.
+    pub fn fail_older(&mut self, began: Duration) {
+        for batch in self.batches.values_mut() {
+            batch.failed |= batch.began.0 < began;
+        }
     }
 
     pub fn next_deadline(&self) -> Option<Mono> {

@@ -90,7 +90,10 @@ impl Sync {
         let filters = filters.filter(|filter| !is_void(filter));
         // Whatever is published from now on, however it is dated; of the past next to nothing,
         // unless that is wanted too.
-        let limit = batch.is_none().then_some(1);
+        let limit = match batch {
+            Some(_) => self.limit_of(relay),
+            None => Some(1),
+        };
         let filters: Vec<Filter> = filters.map(|filter| Filter { limit, ..filter }).collect();
         if !filters.is_empty() {
             let purpose = Purpose::Live { chunks, batch };
@@ -254,9 +257,7 @@ impl Sync {
             return;
         };
         let newly = session.live.without(before);
-        for batch in session.batches.values_mut() {
-            batch.failed |= batch.items.overlaps(&newly);
-        }
+        session.fail(&newly);
         self.doubt_since(relay, &newly, since, Via::Turn);
     }
 
@@ -285,14 +286,10 @@ impl Sync {
         let Some(session) = self.session_mut(relay) else {
             return;
         };
-        if session.is_unwatchable() {
-            // Turns look back far enough.
-        } else {
+        // Where nothing can be watched, turns look back far enough.
+        if !session.is_unwatchable() {
             for chunk in &chunks {
-                let items = chunk.items();
-                let pending = session.batches.values_mut();
-                let pending = pending.filter(|batch| batch.items.overlaps(&items));
-                pending.for_each(|batch| batch.failed = true);
+                session.fail(&chunk.items());
             }
         }
         if let Some(no) = batch.filter(|_| !sub.ended) {
@@ -356,6 +353,9 @@ impl Sync {
         }
         peer.next_turn = None;
         let since = peer.turned.saturating_sub(self.limits.overlap);
+        if let Some(session) = peer.session_mut() {
+            session.fail_older(now.mono.0.saturating_sub(self.limits.overlap));
+        }
         let unwatched = self.unwatched(relay);
         if unwatched.is_empty() {
             return;

@@ -27,6 +27,8 @@ const SMALL: u64 = 20;
 const FLOOD: u32 = 10_000;
 /// How long others wait for a relay that brings nothing.
 const LEAD: Duration = Duration::from_secs(5);
+/// And for one that brings something, however little.
+const LONGEST_LEAD: Duration = Duration::from_secs(30);
 /// How far ahead events may be dated that a page asks for.
 const AHEAD: u64 = 24 * 60 * 60;
 /// Requests by id that are open on one relay at once.
@@ -43,6 +45,7 @@ impl Sync {
     /// Begins what can be begun with a relay, and is reminded of what must be looked at later.
     pub(super) fn work(&mut self, relay: RelayNo, now: Now, here: &dyn Here) {
         self.mend_watches(relay, now);
+        self.watch_led(relay, now);
         while let Some(plan) = self.next_plan(relay, now) {
             self.begin(relay, plan, now);
         }
@@ -57,6 +60,28 @@ impl Sync {
         }
         self.rest(relay);
         self.remind_of_work(relay);
+    }
+
+    /// What another relay fetches first is watched here meanwhile.
+    fn watch_led(&mut self, relay: RelayNo, now: Now) {
+        let Some(known) = self.targets.relays.get(relay) else {
+            return;
+        };
+        if !known.missing().overlaps(&self.leading) {
+            return;
+        }
+        let mut led = known.missing().clone();
+        led.keep(&self.leading);
+        let paused = self
+            .peers
+            .get(&relay)
+            .is_some_and(|peer| peer.is_paused(now.mono));
+        if let Some(session) = self.session_mut(relay).filter(|_| !paused) {
+            led.remove(&session.live);
+            if !led.is_empty() {
+                self.watch(relay, &led, None, now);
+            }
+        }
     }
 
     /// Items that should be fetched now, with what is known of them.
@@ -95,7 +120,7 @@ impl Sync {
         if let Some(known) = self.targets.relays.get_mut(relay) {
             known.begin(&plan.items);
         }
-        let mut batch = Batch::new(plan.items.clone(), plan.via);
+        let mut batch = Batch::new(plan.items.clone(), plan.via, now.mono);
         batch.small = plan.via == Via::First && is_small(&plan.items);
         if plan.via == Via::First && !batch.small {
             batch.leads = plan.items.without(&self.known);
@@ -143,7 +168,7 @@ impl Sync {
     }
 
     fn next_todo(&mut self, relay: RelayNo, now: Now) -> Option<Todo> {
-        let full = self.downloads.is_full();
+        let full = self.downloads.is_full(relay);
         let peer = self.peers.get_mut(&relay)?;
         if peer.is_paused(now.mono) {
             return None;
@@ -197,8 +222,10 @@ impl Sync {
         now: Now,
     ) {
         let index = &self.targets.repos;
+        let limit = self.limit_of(relay);
         let filters = chunks.iter().flat_map(|chunk| chunk.filters(index, since));
-        let filters: Vec<Filter> = filters.filter(|filter| !is_void(filter)).collect();
+        let filters = filters.filter(|filter| !is_void(filter));
+        let filters: Vec<Filter> = filters.map(|filter| Filter { limit, ..filter }).collect();
         if filters.is_empty() {
             return self.try_finish(batch, now);
         }
@@ -208,6 +235,12 @@ impl Sync {
             since,
         };
         self.subscribe(relay, purpose, filters, Some(FLOOD), now);
+    }
+
+    /// Always named: relays give fewer events to a filter that names none.
+    pub(super) fn limit_of(&self, relay: RelayNo) -> Option<usize> {
+        let peer = self.peers.get(&relay)?;
+        Some(peer.capabilities.limit as usize)
     }
 
     fn start_step(
@@ -367,10 +400,12 @@ impl Sync {
         let Some(session) = self.peers.get(&relay).and_then(Peer::session) else {
             return;
         };
-        if session.batches.values().all(|batch| batch.leads.is_empty()) {
+        let leading = session.batches.values();
+        let leading = leading.filter(|batch| !batch.leads.is_empty());
+        let Some(began) = leading.map(|batch| batch.began).min() else {
             return;
-        }
-        let until = session.progress + LEAD;
+        };
+        let until = (session.progress + LEAD).min(began + LONGEST_LEAD);
         if until > now.mono {
             return self.agenda.add(until, Timer::Lead(relay));
         }

@@ -218,6 +218,79 @@ fn silence_is_how_some_answer_a_comparison() {
     assert!(asked.iter().any(pages));
 }
 
+/// One relay without NIP-77, and its first page.
+fn paged() -> (Peers, SubNo) {
+    let limits = SyncLimits {
+        negentropy: false,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let subs = peers.subscribed(ONE);
+    let page = subs.iter().find(|(_, filters)| filters[0].until.is_some());
+    let page = page.map(|(page, _)| *page);
+    (peers, page.unwrap_or(SubNo(99)))
+}
+
+#[test]
+fn a_relay_that_says_eose_is_never_taken_at_its_silence() {
+    let (mut peers, page) = paged();
+    peers.eose(ONE, SubNo(0), 0);
+    peers.bring(ONE, page, &note(1, EPOCH));
+    for _ in 0..12 {
+        peers.pass(10 * SECOND);
+        peers.say(ONE, FromRelay::Heard);
+    }
+    let known = peers.sync.targets().relays.get(peers.relay(ONE)).unwrap();
+    assert!(known.confirmed.is_empty(), "a slow moment is no answer");
+}
+
+#[test]
+fn an_answer_without_eose_may_always_have_been_cut() {
+    let (mut peers, page) = paged();
+    peers.bring(ONE, page, &note(1, EPOCH));
+    for _ in 0..4 {
+        peers.pass(10 * SECOND);
+        peers.say(ONE, FromRelay::Heard);
+    }
+    let until: Vec<_> = peers
+        .subscribed(ONE)
+        .iter()
+        .map(|(_, f)| f[0].until)
+        .collect();
+    assert!(until.contains(&Some(Timestamp(EPOCH))), "{until:?}");
+}
+
+#[test]
+fn what_waits_for_a_leader_is_watched_meanwhile() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.say(TWO, FromRelay::Up);
+    assert_eq!(peers.compared(ONE).len(), 1);
+    let subs = peers.subscribed(TWO);
+    assert_eq!(subs.len(), 1, "announcements and the repository");
+    assert_eq!(subs[0].1.len(), 4);
+}
+
+#[test]
+fn a_leader_that_brings_little_is_followed_after_half_a_minute() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.say(TWO, FromRelay::Up);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    for n in 0..10 {
+        peers.pass(4 * SECOND);
+        peers.needs(ONE, sub, &[EventId([n; 32])]);
+    }
+    assert!(!peers.compared(TWO).is_empty());
+}
+
 #[test]
 fn eose_twice_late_or_never() {
     let limits = SyncLimits {

@@ -186,3 +186,16 @@ fn a_flood_ends_a_request_and_what_it_brought_counts() {
     let asked = peers.asked(ONE);
     assert!(asked.contains(&ToRelay::Unsubscribe(page)), "{asked:?}");
 }
+
+#[test]
+fn a_watch_that_floods_is_not_taken_for_one() {
+    let mut peers = Peers::in_step(ONE);
+    let word = FromRelay::Bad {
+        sub: Some(SubNo(0)),
+        id: None,
+        fault: Fault::Flood,
+    };
+    peers.say(ONE, word);
+    peers.pass_with(ONE, MINUTE);
+    assert!(!peers.subscribed(ONE).is_empty(), "it is opened again");
+}

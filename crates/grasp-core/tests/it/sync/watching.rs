@@ -60,7 +60,7 @@ fn a_lone_issue_is_watched_after_100_ms_in_one_request() {
     assert!(
         filters
             .iter()
-            .all(|f| f.limit.is_none() && f.since.is_none())
+            .all(|f| f.limit == Some(500) && f.since.is_none())
     );
     // What is stored there comes with it, and what comes later too.
     peers.bring(ONE, *sub, &note(1, EPOCH));
