@@ -78,13 +78,20 @@ impl Drop for Awaited {
     }
 }
 
+/// What another relay's connection waits for before it reads on.
+pub enum Turn {
+    None,
+    Frame { _permit: OwnedSemaphorePermit },
+    Event { _reply: Box<dyn Reply> },
+}
+
 enum Message {
     Submit(Box<Submission>),
     Push(Box<PushRequest>),
     /// An answer of the store, of git, or of a push's sender.
     Answer(Input),
     /// What another relay said. Its connection may read on when this is dropped.
-    Remote(Box<Input>, Option<OwnedSemaphorePermit>),
+    Remote(Box<Input>, Turn),
     /// Whoever asks hears when nothing is under way.
     Idle(Sender<()>),
     WindDown,
@@ -136,13 +143,7 @@ impl Handle {
     }
 
     /// `turn` is let go when the core has heard it.
-    pub fn remote(
-        &self,
-        relay: RelayNo,
-        conn: ConnNo,
-        word: FromRelay,
-        turn: Option<OwnedSemaphorePermit>,
-    ) {
+    pub fn remote(&self, relay: RelayNo, conn: ConnNo, word: FromRelay, turn: Turn) {
         let input = Input::Remote { relay, conn, word };
         self.send(Message::Remote(Box::new(input), turn));
     }

@@ -20,6 +20,8 @@ use crate::ticket::{ConnNo, RelayNo, Ticket};
 
 /// Events that waited for their git data in vain are left alone for so long.
 const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Causes that an early event is found by, besides its own address: about 50 bytes each.
+const MAX_MARKS: usize = 4;
 /// Things that an accepted event names and that may have come before it.
 const MAX_NAMED: usize = 64;
 
@@ -179,7 +181,9 @@ impl Core {
         };
         let (now, id) = (self.now.unix, event.id);
         self.sync.arrived(ticket, Arc::clone(event), *delivery, now);
-        let dismissed = self.sync.dismisses(&id, now);
+        // One that is not stored would go round between servers that watch each other for ever.
+        let passing = event.kind.is_ephemeral();
+        let dismissed = passing || self.sync.dismisses(&id, now);
         if dismissed {
             self.answer(ticket, Answer::Duplicate);
         }
@@ -263,8 +267,11 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer => {
             Outcome::Dismissed(Fate::Early(marks(event)))
         }
-        Refusal::TooFarAhead(_)
-        | Refusal::AddressRate(_)
+        Refusal::TooFarAhead(ahead) => {
+            let until = event.created_at.saturating_sub(*ahead);
+            Outcome::Dismissed(Fate::Rests(until, Vec::new()))
+        }
+        Refusal::AddressRate(_)
         | Refusal::KeyRate(_)
         | Refusal::TooManyHeld
         | Refusal::PurgatoryFull
@@ -281,7 +288,9 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
 /// something that names it.
 fn marks(event: &Event) -> Vec<u64> {
     let address = event.address().map(|own| Cause::Came(Target::Address(own)));
-    causes(event).iter().chain(&address).map(mark).collect()
+    let causes = causes(event);
+    let marks = causes.iter().take(MAX_MARKS).chain(&address);
+    marks.map(mark).collect()
 }
 
 /// A cause as a number that is the same in every version of this program (FNV-1a).

@@ -1,7 +1,7 @@
 //! Events that other relays bring, from their arrival to the verdict on them, and what the verdict
 //! means for sync.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -36,6 +36,8 @@ pub struct Arrival {
     pub event: Arc<Event>,
     pub from: Delivery,
     pub at: Timestamp,
+    /// Why it was asked for; none for a live one.
+    via: Option<Via>,
 }
 
 /// The verdict on an event that another relay brought.
@@ -52,38 +54,39 @@ pub enum Outcome {
 /// Events that could not be taken for a reason that passes.
 #[derive(Debug, Default)]
 pub struct Later {
-    due: BTreeSet<(Mono, EventId)>,
-    events: FxHashMap<EventId, (RelayNo, u32)>,
+    due: BTreeMap<(Mono, EventId), RelayNo>,
+    tries: FxHashMap<EventId, u32>,
 }
 
 impl Later {
     fn add(&mut self, id: EventId, relay: RelayNo, now: Mono, limits: &SyncLimits) -> Option<Mono> {
-        if self.events.len() >= MAX_LATER && !self.events.contains_key(&id) {
+        if self.due.len() >= MAX_LATER {
             return None;
         }
-        let (_, tries) = self.events.get(&id).copied().unwrap_or((relay, 0));
-        let at = now + limits.refusal.delay(tries + 1);
-        self.events.insert(id, (relay, tries + 1));
-        self.due.insert((at, id));
+        if self.tries.len() >= MAX_LATER {
+            self.tries.clear();
+        }
+        let tries = self.tries.entry(id).or_default();
+        *tries += 1;
+        let at = now + limits.refusal.delay(*tries);
+        self.due.insert((at, id), relay);
         Some(at)
     }
 
     fn next(&self) -> Option<Mono> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
     fn take(&mut self, now: Mono) -> Option<(EventId, RelayNo)> {
-        let (at, id) = self.due.first().copied()?;
+        let at = self.next()?;
         if at > now {
             return None;
         }
-        self.due.pop_first();
-        let relay = self.events.get(&id).map(|(relay, _)| *relay);
-        relay.map(|relay| (id, relay)).or_else(|| self.take(now))
+        self.due.pop_first().map(|((_, id), relay)| (id, relay))
     }
 
     fn forget(&mut self, id: &EventId) {
-        self.events.remove(id);
+        self.tries.remove(id);
     }
 }
 
@@ -91,10 +94,12 @@ impl Sync {
     /// An event came from another relay and is about to be judged.
     pub fn arrived(&mut self, ticket: Ticket, event: Arc<Event>, from: Delivery, now: Timestamp) {
         if self.is_on() {
+            let via = self.via(&event.id, from);
             let arrival = Arrival {
                 event,
                 from,
                 at: now,
+                via,
             };
             self.arrivals.insert(ticket, arrival);
         }
@@ -126,7 +131,7 @@ impl Sync {
             .get(&from.relay)
             .is_some_and(|peer| peer.link.conn() == Some(from.conn));
         match outcome {
-            Outcome::New => self.count(arrival, is_open, now),
+            Outcome::New => self.count(arrival, now),
             Outcome::Known => {}
             Outcome::Dismissed(fate) => {
                 self.dismiss(event, fate);
@@ -148,9 +153,8 @@ impl Sync {
     }
 
     /// A new event: how it was found, and whether it should have come live.
-    fn count(&mut self, arrival: &Arrival, is_open: bool, now: Now) {
-        let (event, from) = (&arrival.event, arrival.from);
-        let via = self.via(arrival).filter(|_| is_open);
+    fn count(&mut self, arrival: &Arrival, now: Now) {
+        let (event, from, via) = (&arrival.event, arrival.from, arrival.via);
         let source = via.map_or(Source::Live, Via::source);
         let gap = via.is_some_and(Via::shows_gaps);
         self.totals.add(source);
@@ -179,14 +183,13 @@ impl Sync {
     }
 
     /// Why the request was made that brought an event; none for a live one.
-    fn via(&self, arrival: &Arrival) -> Option<Via> {
-        let from = arrival.from;
+    fn via(&self, id: &EventId, from: Delivery) -> Option<Via> {
         let session = self.peers.get(&from.relay)?.session()?;
         let sub = session.subs.get(&from.sub)?;
         let batch = match &sub.purpose {
             Purpose::Live { .. } if sub.ended => return None,
             Purpose::Live { batch: None, .. } => return Some(Via::First),
-            Purpose::Fetch { .. } => self.downloads.waiting(&arrival.event.id).next(),
+            Purpose::Fetch { .. } => self.downloads.waiting(id).next(),
             _ => sub.batch(),
         };
         let via = batch.and_then(|batch| self.batches.get(&batch));

@@ -31,7 +31,8 @@ struct Want {
     candidates: VecDeque<RelayNo>,
     /// Those that were asked in vain.
     failed: Vec<RelayNo>,
-    waiting: BTreeSet<BatchNo>,
+    /// Batches, and the relays whose they are.
+    waiting: BTreeMap<BatchNo, RelayNo>,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +43,8 @@ pub struct Downloads {
     open: FxHashMap<BatchNo, usize>,
     /// How many each relay named first.
     named: FxHashMap<RelayNo, usize>,
+    /// Batches that something was given up of.
+    spoiled: BTreeSet<BatchNo>,
     max: usize,
 }
 
@@ -53,7 +56,7 @@ impl Want {
             asked: None,
             candidates: VecDeque::new(),
             failed: Vec::new(),
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
         }
     }
 }
@@ -92,7 +95,7 @@ impl Downloads {
             *self.named.entry(relay).or_default() += 1;
         }
         let want = self.wants.entry(id).or_insert_with(|| Want::new(relay));
-        if want.waiting.insert(batch) {
+        if want.waiting.insert(batch, relay).is_none() {
             *self.open.entry(batch).or_default() += 1;
         }
         let known = want.asked == Some(relay)
@@ -133,10 +136,6 @@ impl Downloads {
         ids
     }
 
-    pub fn has_next(&self, relay: RelayNo) -> bool {
-        self.queued.contains_key(&relay)
-    }
-
     /// It is here, from wherever, or is known never to be wanted. Batches that wait for nothing
     /// more.
     #[must_use]
@@ -147,7 +146,7 @@ impl Downloads {
         }
         let waiting = want.map(|want| want.waiting).unwrap_or_default();
         waiting
-            .into_iter()
+            .into_keys()
             .filter(|batch| self.one_less(*batch))
             .collect()
     }
@@ -168,10 +167,25 @@ impl Downloads {
             want.failed.push(relay);
             match want.candidates.front() {
                 Some(next) => self.queued.entry(*next).or_default().push_back(*id),
-                None => ended.extend(self.came(id)),
+                None => ended.extend(self.end_in_vain(id)),
             }
         }
         ended
+    }
+
+    /// Nobody is left to ask. A batch whose own relay was never asked is not complete by it.
+    fn end_in_vain(&mut self, id: &EventId) -> Vec<BatchNo> {
+        if let Some(want) = self.wants.get(id) {
+            let waiting = want.waiting.iter();
+            let unasked = waiting.filter(|(_, relay)| !want.failed.contains(relay));
+            self.spoiled.extend(unasked.map(|(batch, _)| *batch));
+        }
+        self.came(id)
+    }
+
+    /// Whether something of the batch was given up without its relay having been asked.
+    pub fn take_spoiled(&mut self, batch: BatchNo) -> bool {
+        self.spoiled.remove(&batch)
     }
 
     fn uncount(&mut self, relay: RelayNo) {
@@ -202,7 +216,22 @@ impl Downloads {
             }
         }
         self.put_off(relay, later);
-        self.missed(relay, &never)
+        let mut ended = Vec::new();
+        for id in &never {
+            let Some(want) = self
+                .wants
+                .get_mut(id)
+                .filter(|want| want.asked == Some(relay))
+            else {
+                continue;
+            };
+            want.asked = None;
+            match want.candidates.front() {
+                Some(next) => self.queued.entry(*next).or_default().push_back(*id),
+                None => ended.extend(self.end_in_vain(id)),
+            }
+        }
+        ended
     }
 
     /// A relay would not say, for now: others that have it come first, then it is asked again.
@@ -225,7 +254,7 @@ impl Downloads {
     pub fn waiting(&self, id: &EventId) -> impl Iterator<Item = BatchNo> {
         let want = self.wants.get(id);
         want.into_iter()
-            .flat_map(|want| want.waiting.iter().copied())
+            .flat_map(|want| want.waiting.keys().copied())
     }
 
     /// Relays that there is something to ask of.
@@ -256,11 +285,12 @@ impl Downloads {
         for queue in self.queued.values_mut() {
             queue.make_contiguous().sort_unstable();
         }
-        gone.iter().flat_map(|id| self.came(id)).collect()
+        gone.iter().flat_map(|id| self.end_in_vain(id)).collect()
     }
 
     /// Nobody waits for this batch any more; what was asked for may still come.
     pub fn forget(&mut self, batch: BatchNo) {
+        self.spoiled.remove(&batch);
         if self.open.remove(&batch).is_none() {
             return;
         }
@@ -297,7 +327,7 @@ impl Downloads {
     pub fn audit(&self) -> Result<(), String> {
         let mut open: FxHashMap<BatchNo, usize> = FxHashMap::default();
         for want in self.wants.values() {
-            for batch in &want.waiting {
+            for batch in want.waiting.keys() {
                 *open.entry(*batch).or_default() += 1;
             }
             if want.asked.is_none() && want.candidates.is_empty() {

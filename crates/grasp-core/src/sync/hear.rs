@@ -7,6 +7,7 @@ use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
 use super::session::{Auth, Purpose, Sub};
+use super::work::AHEAD;
 use super::{Here, Sync};
 use crate::clock::{Now, Timestamp};
 use crate::id::EventId;
@@ -14,6 +15,8 @@ use crate::ticket::{RelayNo, SubNo};
 
 /// A step that was refused so often for what it is, and not for the moment, is left out.
 const MAX_TRIES: u8 = 3;
+/// Cuts of a comparison: from fifty years to a few days.
+const MAX_CUTS: u8 = 12;
 /// Answers without an EOSE after which no more is waited for one.
 const NO_EOSE: u32 = 2;
 
@@ -66,6 +69,8 @@ impl Sync {
                     peer.refusals = 0;
                     if let Some(session) = peer.session_mut() {
                         session.auth = Auth::Done;
+                        session.refused_watches = 0;
+                        session.unwatched = true;
                     }
                 }
             }
@@ -130,7 +135,8 @@ impl Sync {
 
     fn on_eose(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool, now: Now) {
         let deadline = now.mono + self.limits.request_timeout;
-        let Some(sub) = self.sub(relay, no).filter(|sub| sub.sent.is_none()) else {
+        let is_open = |sub: &&mut Sub| sub.sent.is_none() && !sub.ended;
+        let Some(sub) = self.sub(relay, no).filter(is_open) else {
             return;
         };
         sub.sent = Some(sent);
@@ -364,10 +370,19 @@ impl Sync {
         }) else {
             return;
         };
-        // Words that mean nothing to us are no refusal, but for a message that it may not know.
-        if why != Complaint::Other || compares {
-            self.on_refused(relay, no, why, now);
+        // Words that mean nothing to us are no refusal.
+        if why == Complaint::Other {
+            return;
         }
+        let end = match compares {
+            true => ToRelay::EndReconcile(no),
+            false => ToRelay::Unsubscribe(no),
+        };
+        if let Some(session) = self.session_mut(relay) {
+            let conn = session.conn;
+            self.ask(relay, conn, end);
+        }
+        self.on_refused(relay, no, why, now);
     }
 
     fn on_refused(&mut self, relay: RelayNo, no: SubNo, why: Complaint, now: Now) {
@@ -417,7 +432,9 @@ impl Sync {
                 true
             }
             Purpose::Page { batch, step, .. } => self.put_back(relay, batch, step, why, now),
-            Purpose::Compare { batch, step } => self.compare_otherwise(relay, batch, step, why),
+            Purpose::Compare { batch, step } => {
+                self.compare_otherwise(relay, batch, step, why, now)
+            }
             Purpose::Fetch { ids } => {
                 let ended = self.downloads.refused(relay, ids);
                 self.after_downloads(ended, now);
@@ -442,10 +459,7 @@ impl Sync {
         why: Complaint,
         now: Now,
     ) -> bool {
-        let for_itself = matches!(
-            why,
-            Complaint::Invalid | Complaint::Restricted | Complaint::Unsupported | Complaint::Other
-        );
+        let for_itself = matches!(why, Complaint::Invalid | Complaint::Unsupported);
         step.tries = step.tries.saturating_add(u8::from(for_itself));
         let hopeless = step.tries >= MAX_TRIES;
         if let Some(batch) = self.batch_mut(relay, no)
@@ -465,11 +479,12 @@ impl Sync {
         no: BatchNo,
         mut step: Step,
         why: Complaint,
+        now: Now,
     ) -> bool {
         let mut steps = Vec::new();
         let waits = match why {
             Complaint::TooManyEvents => {
-                steps = halved(step);
+                steps = halved(step, now);
                 false
             }
             Complaint::RateLimited
@@ -591,6 +606,7 @@ impl Sync {
                 // What it sent so far is all that we take.
                 let settled = sub.settled;
                 sub.sent.get_or_insert(settled);
+                sub.unsure = true;
             }
         }
         self.settle(relay, no, now);
@@ -626,15 +642,16 @@ impl Sync {
         let Some(sub) = session.subs.get_mut(&no) else {
             return;
         };
-        if sub.sent.is_some() {
+        if sub.sent.is_some() && sub.patience > 0 {
             // It has said all; we have not judged all of it yet.
             sub.deadline = Some(now.mono + patience);
+            sub.patience -= 1;
             return;
         }
         // Without a word since the last frame, nobody knows what is still to come.
         let speaks = sub.deadline.is_some_and(|at| heard + patience > at);
         let compares = matches!(sub.purpose, Purpose::Compare { .. });
-        if sub.is_live() && (says_eose || !speaks) {
+        if sub.is_live() && !speaks {
             return self.watch_without_answer(relay, no, now);
         }
         let taken = sub.settled > 0 || without_eose >= NO_EOSE || sub.is_live();
@@ -691,13 +708,18 @@ fn brings_on(word: &FromRelay) -> bool {
     )
 }
 
-/// The same in two parts of time, the newer first; a second that is too much goes by pages.
-fn halved(step: Step) -> Vec<Step> {
+/// The same in two parts of time, the newer first; a stretch that is too much after many cuts goes
+/// by pages.
+fn halved(mut step: Step, now: Now) -> Vec<Step> {
     let first = step.since.unwrap_or_default();
-    let last = step.until.unwrap_or(Timestamp(u64::from(u32::MAX)));
-    if last <= first {
+    let last = step
+        .until
+        .unwrap_or(Timestamp(now.unix.0.saturating_add(AHEAD)));
+    step.tries = step.tries.saturating_add(1);
+    if last <= first || step.tries > MAX_CUTS {
         return vec![Step {
             how: How::Pages,
+            tries: 0,
             ..step
         }];
     }

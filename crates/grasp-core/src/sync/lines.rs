@@ -114,9 +114,12 @@ impl Sync {
         // One that cannot compare would send all of its history again after every restart.
         let spared = peer.restored && peer.capabilities.reconciles == Reconciles::No;
         let began_anew = away && !spared && peer.doubt_all(None, Via::CatchUp);
-        if !began_anew && !self.limits.lookback.is_zero() {
-            let since = now.unix.saturating_sub(self.limits.lookback);
-            peer.doubts.reach_back(since);
+        if !began_anew {
+            // By the steady clock, whatever the other did meanwhile.
+            let away = peer.lost_at.map(|lost| now.mono.0.saturating_sub(lost.0));
+            let away = away.unwrap_or_default() + self.limits.overlap;
+            let back = away.max(self.limits.lookback);
+            peer.doubts.reach_back(now.unix.saturating_sub(back));
         }
         peer.restored = false;
         if covered.is_some() {
@@ -172,13 +175,19 @@ impl Sync {
         peer.described = None;
         (peer.record.lacks, peer.record.compared) = (0, 0);
         let all = known.target.clone();
-        let items = known.doubt(&all);
+        let mut items = known.doubt(&all);
+        items.add(&peer.doubts.items());
         peer.doubts.add(Doubt {
             items,
             since: None,
             via: Via::Daily,
         });
         peer.dirty = true;
+        if let Some(session) = peer.session_mut() {
+            session.fail(&all);
+            session.refused_watches = 0;
+            session.unwatched = true;
+        }
         let conn = peer.link.conn();
         if let Some(conn) = conn {
             self.ask(relay, conn, ToRelay::Describe);
@@ -203,7 +212,10 @@ impl Sync {
         };
         peer.record.failures += 1;
         let was_dead = peer.health.health == Health::Dead;
-        let wait = peer.health.failure(now.unix, &self.limits);
+        let wait = match (peer.health.failure(now.unix, &self.limits), end) {
+            (_, End::Ourselves) => self.limits.dead_retry,
+            (wait, _) => wait,
+        };
         let health = peer.health;
         let at = now.mono + wait;
         let link = Link::Down {
@@ -231,7 +243,10 @@ impl Sync {
             });
         }
         // Perhaps it is there without encryption, or with it.
-        if let Some(known) = self.targets.relays.get_mut(relay) {
+        if let Some(known) = self.targets.relays.get_mut(relay)
+            && health.last_success.is_none()
+            && !known.bootstrap
+        {
             known.try_other_url();
         }
     }
@@ -248,7 +263,8 @@ impl Sync {
         };
         let batches = std::mem::take(&mut session.batches);
         let (up_since, unbearable) = (session.began, session.is_unbearable());
-        let heard = session.heard_unix;
+        let (heard, heard_mono) = (session.heard_unix, session.heard);
+        peer.lost_at = Some(heard_mono);
         peer.count_flap(up_since, now.mono, unbearable || end == End::Ourselves);
         let Some(known) = self.targets.relays.get_mut(relay) else {
             return;

@@ -181,7 +181,7 @@ impl Sync {
     pub fn news(&mut self, news: News, now: Mono) {
         if self.is_on() {
             self.gathered.add(news, now);
-            self.remind_of_news();
+            self.remind_of_news(now);
         }
     }
 
@@ -193,6 +193,9 @@ impl Sync {
         now: Now,
         here: &dyn Here,
     ) {
+        if !self.is_on() {
+            return;
+        }
         let peer = self.peers.get_mut(&relay);
         // What an earlier connection still says is of no interest.
         let Some(peer) = peer.filter(|peer| peer.link.conn() == Some(conn)) else {
@@ -245,7 +248,7 @@ impl Sync {
         while let Some(relay) = self.again.pop_first() {
             self.work(relay, now, here);
         }
-        self.remind_of_news();
+        self.remind_of_news(now.mono);
         self.remind_to_save(now);
     }
 
@@ -300,22 +303,28 @@ impl Sync {
     }
 
     /// History is on its way, and may bring more news.
-    fn is_fetching(&self) -> bool {
-        !self.batches.is_empty()
+    fn is_fetching(&self, now: Mono) -> bool {
+        let brings = |peer: &Peer| {
+            let session = peer.session().filter(|_| !peer.is_paused(now));
+            session.is_some_and(|session| {
+                !session.batches.is_empty() && now < session.progress + self.limits.batch_window
+            })
+        };
+        !self.batches.is_empty() && self.peers.values().any(brings)
     }
 
-    fn remind_of_news(&mut self) {
-        if let Some(due) = self.gathered.due(self.is_fetching(), &self.limits) {
+    fn remind_of_news(&mut self, now: Mono) {
+        if let Some(due) = self.gathered.due(self.is_fetching(now), &self.limits) {
             self.agenda.add(due, Timer::Gathered);
         }
     }
 
     fn look_at_news(&mut self, now: Now) {
-        let due = self.gathered.due(self.is_fetching(), &self.limits);
+        let due = self.gathered.due(self.is_fetching(now.mono), &self.limits);
         if due.is_some_and(|due| due <= now.mono) {
             self.act_on_news(now);
         } else {
-            self.remind_of_news();
+            self.remind_of_news(now.mono);
         }
     }
 

@@ -11,6 +11,9 @@ use crate::id::EventId;
 /// Ids of one second that are told apart; a second with more is full, whatever the relay says.
 const MAX_EDGE: usize = 5_000;
 
+/// Pages of one filter: ten million events, if each is full.
+const MAX_PAGES: u32 = 20_000;
+
 /// One filter's way through time. Every page asks for less: an older second, or the same one with
 /// more of its events known.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub struct Paging {
     /// What is known of the second `until`.
     edge: BTreeSet<EventId>,
     page: BTreeSet<(Timestamp, EventId)>,
+    pages: u32,
 }
 
 /// How a page ended.
@@ -47,6 +51,7 @@ impl Paging {
             until,
             edge: BTreeSet::new(),
             page: BTreeSet::new(),
+            pages: 0,
         }
     }
 
@@ -68,7 +73,8 @@ impl Paging {
         let page = std::mem::take(&mut self.page);
         let count = u32::try_from(page.len()).unwrap_or(u32::MAX);
         let may_be_cut = capabilities.prove(count) || end.unsure;
-        let more = !end.complete && may_be_cut;
+        self.pages += 1;
+        let more = !end.complete && may_be_cut && self.pages < MAX_PAGES;
         let Some((oldest, _)) = page.first().copied().filter(|_| more) else {
             return Paged::Done;
         };

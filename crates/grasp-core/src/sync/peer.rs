@@ -47,6 +47,8 @@ pub struct Peer {
     pub overflows: u32,
     /// It was said that it does not compare sets.
     pub warned: bool,
+    /// When the last line was heard last.
+    pub lost_at: Option<Mono>,
     /// Lines in a row that were lost soon after they came up.
     pub flaps: u32,
     pub lag_ms: Option<u64>,
@@ -77,6 +79,7 @@ impl Peer {
             not_before: None,
             overflows: 0,
             warned: false,
+            lost_at: None,
             flaps: 0,
             lag_ms: None,
             dirty: false,

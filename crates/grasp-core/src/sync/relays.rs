@@ -1,5 +1,7 @@
 //! RelaySyncIndex: every relay that we know, and what is to be synced with it.
 
+use std::collections::BTreeMap;
+
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
@@ -32,8 +34,9 @@ pub struct Relay {
 #[derive(Debug, Default)]
 pub struct RelaySyncIndex {
     by_key: FxHashMap<Box<str>, RelayNo>,
-    relays: Vec<Option<Relay>>,
-    free: Vec<RelayNo>,
+    relays: BTreeMap<RelayNo, Relay>,
+    /// Numbers are never used again: events on their way still name them.
+    next: u32,
 }
 
 impl RelaySyncIndex {
@@ -50,16 +53,15 @@ impl RelaySyncIndex {
     }
 
     pub fn get(&self, relay: RelayNo) -> Option<&Relay> {
-        self.relays.get(relay.0 as usize)?.as_ref()
+        self.relays.get(&relay)
     }
 
     pub fn get_mut(&mut self, relay: RelayNo) -> Option<&mut Relay> {
-        self.relays.get_mut(relay.0 as usize)?.as_mut()
+        self.relays.get_mut(&relay)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (RelayNo, &Relay)> {
-        let all = self.relays.iter().enumerate();
-        all.filter_map(|(no, relay)| Some((RelayNo(no as u32), relay.as_ref()?)))
+        self.relays.iter().map(|(no, relay)| (*no, relay))
     }
 
     /// The relay's number, a new one if it is new. Where two spellings differ in encryption, the
@@ -86,24 +88,16 @@ impl RelaySyncIndex {
             confirmed: Items::default(),
             missing: Items::announcements(),
         };
-        let no = match self.free.pop() {
-            Some(no) => no,
-            None => {
-                self.relays.push(None);
-                RelayNo(self.relays.len() as u32 - 1)
-            }
-        };
-        if let Some(slot) = self.relays.get_mut(no.0 as usize) {
-            *slot = Some(relay);
-        }
+        let no = RelayNo(self.next);
+        self.next += 1;
+        self.relays.insert(no, relay);
         self.by_key.insert(url.key().into(), no);
         no
     }
 
     pub fn leave(&mut self, no: RelayNo) -> Option<Relay> {
-        let relay = self.relays.get_mut(no.0 as usize)?.take()?;
+        let relay = self.relays.remove(&no)?;
         self.by_key.remove(relay.url.key());
-        self.free.push(no);
         Some(relay)
     }
 }

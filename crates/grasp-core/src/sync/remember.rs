@@ -110,7 +110,7 @@ impl Sync {
         peer.next_full = memory.next_full;
         peer.record = memory.record;
         peer.restored = true;
-        let wait = memory.health.wait(now.unix);
+        let wait = memory.health.wait(now.unix).min(limits.dead_retry);
         if !wait.is_zero() {
             peer.link = Link::Down {
                 retry: Some(now.mono + wait),

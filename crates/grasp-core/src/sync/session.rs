@@ -1,7 +1,6 @@
 //! One connection while it lasts: what is open on it, and what is watched.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::batch::{Batch, Step};
 use super::capabilities::Capabilities;
@@ -16,6 +15,8 @@ use crate::ticket::{ConnNo, SubNo};
 
 /// Requests for history that are open on one relay at once.
 const MAX_WORK: u32 = 4;
+/// Times that the deadline of an answered request is put off.
+const MAX_PATIENCE: u8 = 10;
 /// Watches that are refused before none is asked for any more.
 const MAX_REFUSED: u32 = 4;
 /// Faults of one connection before we hang up.
@@ -64,6 +65,8 @@ pub struct Sub {
     pub ended: bool,
     /// Without a word until then it has failed.
     pub deadline: Option<Mono>,
+    /// How often its deadline was put off because we were slow to judge.
+    pub patience: u8,
 }
 
 impl Sub {
@@ -76,6 +79,7 @@ impl Sub {
             unsure: false,
             ended: false,
             deadline: Some(deadline),
+            patience: MAX_PATIENCE,
         }
     }
 
@@ -267,13 +271,6 @@ impl Session {
     pub fn fail(&mut self, items: &Items) {
         for batch in self.batches.values_mut() {
             batch.failed |= batch.items.overlaps(items);
-        }
-    }
-
-    /// The same for what has been on its way since then.
-    pub fn fail_older(&mut self, began: Duration) {
-        for batch in self.batches.values_mut() {
-            batch.failed |= batch.began.0 < began;
         }
     }
 

@@ -122,10 +122,6 @@ impl Targets {
         std::mem::take(&mut self.changed)
     }
 
-    pub fn touch(&mut self, no: RelayNo) {
-        self.changed.insert(no);
-    }
-
     fn list(&mut self, no: RelayNo, ix: RepoIx, repo: &RepoId) {
         let Some(needs) = self.repos.get(ix) else {
             return;
@@ -166,6 +162,9 @@ impl Targets {
             gone.roots = needs.roots.clone();
         }
         for other in &relay.listed_by {
+            if gone.roots.is_empty() {
+                break;
+            }
             let needs = self.repos.get(RepoIx(other));
             if let Some(needs) = needs.filter(|needs| needs.stage == Stage::Served) {
                 gone.roots -= &needs.roots;

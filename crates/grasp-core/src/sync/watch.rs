@@ -10,7 +10,7 @@ use super::io::ToRelay;
 use super::items::{Items, RootIx};
 use super::note::Note;
 use super::session::{Purpose, Sub, filters_of};
-use super::work::is_void;
+use super::work::{FLOOD, is_void};
 use super::{Sync, Timer};
 use crate::clock::{Now, Timestamp};
 use crate::filter::Filter;
@@ -18,8 +18,6 @@ use crate::ticket::{RelayNo, SubNo};
 
 /// Subscriptions are packed anew at most this often.
 const REPACK: Duration = Duration::from_secs(60);
-/// Events before the EOSE of a watch that also brings what is stored.
-const FLOOD: u32 = 10_000;
 
 impl Sync {
     /// Watches these from now on. With a batch, what is stored already is wanted too, all in the
@@ -97,7 +95,9 @@ impl Sync {
         let filters: Vec<Filter> = filters.map(|filter| Filter { limit, ..filter }).collect();
         if !filters.is_empty() {
             let purpose = Purpose::Live { chunks, batch };
-            self.subscribe(relay, purpose, filters, Some(FLOOD), now);
+            let most = limit.unwrap_or_default() * filters.len() * 2;
+            let most = u32::try_from(most).unwrap_or(u32::MAX).max(FLOOD);
+            self.subscribe(relay, purpose, filters, Some(most), now);
         }
     }
 
@@ -154,6 +154,9 @@ impl Sync {
         if has_room {
             self.unwatch(relay, &old);
         } else {
+            if let Some(session) = self.session_mut(relay) {
+                session.fail(&was_live);
+            }
             self.doubt(relay, &was_live, now);
         }
         let mut asked = was_live;
@@ -353,17 +356,21 @@ impl Sync {
         }
         peer.next_turn = None;
         let since = peer.turned.saturating_sub(self.limits.overlap);
-        if let Some(session) = peer.session_mut() {
-            session.fail_older(now.mono.0.saturating_sub(self.limits.overlap));
-        }
         let unwatched = self.unwatched(relay);
         if unwatched.is_empty() {
             return;
         }
         self.watch_more(relay, now);
         self.doubt_since(relay, &unwatched, since, Via::Turn);
+        let pending = self.targets.relays.get(relay);
+        let pending = pending.is_some_and(|known| known.pending.overlaps(&unwatched));
+        let turned = self.peers.get(&relay).map(|peer| peer.turned);
         if !self.unwatched(relay).is_empty() {
             self.expect_turn(relay, now);
+        }
+        // What is on its way was not looked at: the next turn reaches back as far.
+        if let (Some(peer), Some(turned), true) = (self.peers.get_mut(&relay), turned, pending) {
+            peer.turned = turned;
         }
         self.again.insert(relay);
     }

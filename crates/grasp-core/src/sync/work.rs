@@ -24,13 +24,13 @@ const BATCH: usize = 500;
 /// So few new roots are asked for in one request that goes on to watch them.
 const SMALL: u64 = 20;
 /// Events before the EOSE of a request without a limit; more is a flood.
-const FLOOD: u32 = 10_000;
+pub(super) const FLOOD: u32 = 10_000;
 /// How long others wait for a relay that brings nothing.
 const LEAD: Duration = Duration::from_secs(5);
 /// And for one that brings something, however little.
 const LONGEST_LEAD: Duration = Duration::from_secs(30);
 /// How far ahead events may be dated that a page asks for.
-const AHEAD: u64 = 24 * 60 * 60;
+pub(super) const AHEAD: u64 = 24 * 60 * 60;
 /// Requests by id that are open on one relay at once.
 const FETCHES: usize = 2;
 
@@ -234,7 +234,9 @@ impl Sync {
             chunks,
             since,
         };
-        self.subscribe(relay, purpose, filters, Some(FLOOD), now);
+        let most = limit.unwrap_or_default() * filters.len() * 2;
+        let most = u32::try_from(most).unwrap_or(u32::MAX).max(FLOOD);
+        self.subscribe(relay, purpose, filters, Some(most), now);
     }
 
     /// Always named: relays give fewer events to a filter that names none.
@@ -355,10 +357,11 @@ impl Sync {
         if !asked || wants > 0 {
             return;
         }
-        let Some(batch) = session.batches.remove(&no) else {
+        let Some(mut batch) = session.batches.remove(&no) else {
             return;
         };
         self.batches.remove(&no);
+        batch.failed |= self.downloads.take_spoiled(no);
         self.downloads.forget(no);
         self.end_lead(&batch.leads);
         let Some(known) = self.targets.relays.get_mut(relay) else {

@@ -163,9 +163,7 @@ impl Checker {
             room,
         } = job;
         let checked = match &origin {
-            Origin::Sync(delivery) => self
-                .verify_synced(event, *delivery)
-                .map(|event| (event, reply)),
+            Origin::Sync(delivery) => self.verify_synced(event, *delivery, reply),
             Origin::Client { .. } | Origin::Import => self.verify(event, reply),
         };
         let submission = checked.map(|(event, reply)| Submission {
@@ -200,16 +198,21 @@ impl Checker {
         }
     }
 
-    /// `None` when the core knows from us what became of it. The reply is then dropped, which is
-    /// all that another relay's connection waits for.
-    fn verify_synced(&self, event: Unverified, delivery: Delivery) -> Option<Arc<Event>> {
+    /// `None` when the core hears from us what became of it. The reply is dropped when it has,
+    /// which is all that another relay's connection waits for.
+    fn verify_synced(
+        &self,
+        event: Unverified,
+        delivery: Delivery,
+        reply: Box<dyn Reply>,
+    ) -> Option<(Arc<Event>, Box<dyn Reply>)> {
         let Delivery { relay, conn, sub } = delivery;
         let (id, at) = (event.id(), event.claim().created_at);
         let word = if self.store.contains(&id).unwrap_or(false) {
             FromRelay::Known { sub, id, at }
         } else {
             let fault = match event.verify(signature::is_valid) {
-                Ok(event) => return Some(Arc::new(event)),
+                Ok(event) => return Some((Arc::new(event), reply)),
                 Err(EventError::WrongId) => Fault::WrongId,
                 Err(_) => Fault::WrongSignature,
             };
@@ -219,7 +222,8 @@ impl Checker {
                 fault,
             }
         };
-        self.driver.remote(relay, conn, word, None);
+        let turn = driver::Turn::Event { _reply: reply };
+        self.driver.remote(relay, conn, word, turn);
         None
     }
 }

@@ -26,6 +26,7 @@ use super::dial::{Socket, of_websocket};
 use super::guard::Target;
 use super::nip11::Document;
 use super::{Place, Shared};
+use crate::driver::Turn;
 use crate::ingest::{Lane, Reply, Room, Word};
 
 /// Frames of one connection that were read and whose consequences are not over.
@@ -203,12 +204,16 @@ impl Connection {
 
     fn note(&self, word: FromRelay) {
         let Line { relay, conn } = self.line;
-        self.shared.driver.remote(relay, conn, word, None);
+        self.shared.driver.remote(relay, conn, word, Turn::None);
     }
 
     /// What a frame means. Its turn goes with it, and comes back when the core has heard this.
     fn tell(&mut self, word: FromRelay) {
-        let (Line { relay, conn }, turn) = (self.line, self.turn.take());
+        let Line { relay, conn } = self.line;
+        let turn = match self.turn.take() {
+            Some(permit) => Turn::Frame { _permit: permit },
+            None => Turn::None,
+        };
         self.shared.driver.remote(relay, conn, word, turn);
     }
 

@@ -31,7 +31,7 @@ use self::dial::Dialer;
 use self::guard::{Guard, Target};
 use self::nip11::Document;
 use self::reconcile::Desk;
-use crate::driver;
+use crate::driver::{self, Turn};
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 
@@ -149,7 +149,8 @@ impl Remotes {
 /// A dial that nobody carries out has its answer, too.
 fn unreachable(driver: &driver::Handle, line: Line, ask: &ToRelay) {
     if matches!(ask, ToRelay::Dial { .. }) {
-        driver.remote(line.relay, line.conn, FromRelay::Down(End::Failed), None);
+        let down = FromRelay::Down(End::Failed);
+        driver.remote(line.relay, line.conn, down, Turn::None);
     }
 }
 
@@ -222,7 +223,9 @@ impl Hub {
         if let Some(line) = self.lines.remove(&id) {
             self.open.remove(&line.conn);
             let down = FromRelay::Down(end);
-            self.shared.driver.remote(line.relay, line.conn, down, None);
+            self.shared
+                .driver
+                .remote(line.relay, line.conn, down, Turn::None);
         }
     }
 
