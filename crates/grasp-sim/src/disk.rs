@@ -8,7 +8,8 @@ use grasp_core::event::Address;
 use grasp_core::nip34::{self, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, RelayMemory};
 use grasp_core::{
-    Change, Event, EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, Timestamp,
+    Change, Event, EventId, Facts, Filter, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome,
+    Timestamp,
 };
 
 #[derive(Debug, Clone)]
@@ -181,6 +182,12 @@ impl Disk {
 
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.stored.values()
+    }
+
+    /// Date and name of what matches, hidden or not.
+    pub fn matching(&self, filter: &Filter) -> Vec<(Timestamp, EventId)> {
+        let found = self.stored.values().filter(|event| filter.matches(event));
+        found.map(|event| (event.created_at, event.id)).collect()
     }
 
     /// What a start hands to the core, in the order of the contract.

@@ -22,6 +22,12 @@ pub fn repo(owner: Pubkey, identifier: &str) -> RepoId {
     }
 }
 
+/// The repository of that owner and name, if it can be one.
+pub fn repo_of(owner: Pubkey, identifier: &str) -> Option<RepoId> {
+    let identifier = Identifier::parse(identifier).ok()?;
+    Some(RepoId::new(owner, identifier))
+}
+
 /// The n-th commit of the world.
 pub fn commit(n: u32) -> ObjectId {
     object(1, n)
@@ -74,14 +80,27 @@ pub fn event(pubkey: Pubkey, kind: Kind, at: u64, tags: Tags) -> Arc<Event> {
 
 /// An announcement that lists us, or somebody else only.
 pub fn announcement(repo: &RepoId, at: u64, here: bool, maintainers: &[Pubkey]) -> Arc<Event> {
+    announcement_at(repo, at, here, maintainers, Vec::new())
+}
+
+/// One that names other relays besides.
+pub fn announcement_at(
+    repo: &RepoId,
+    at: u64,
+    here: bool,
+    maintainers: &[Pubkey],
+    relays: Vec<String>,
+) -> Arc<Event> {
     let host = if here { US } else { "elsewhere.example" };
     let (npub, d) = (repo.owner.npub(), repo.identifier.as_str());
     let mut listed = vec!["maintainers".to_owned()];
     listed.extend(maintainers.iter().map(Pubkey::to_string));
+    let mut at_relays = tag(&["relays", &format!("wss://{host}")]);
+    at_relays.extend(relays);
     let tags = vec![
         tag(&["d", d]),
         tag(&["clone", &format!("https://{host}/{npub}/{d}.git")]),
-        tag(&["relays", &format!("wss://{host}")]),
+        at_relays,
         listed,
     ];
     event(repo.owner, Kind::ANNOUNCEMENT, at, tags)

@@ -10,16 +10,22 @@
 
 mod checkers;
 mod climate;
+mod company;
+mod crowd;
 pub mod disk;
 mod ending;
 pub mod forge;
 pub mod git;
 mod model;
+mod net;
 mod people;
+mod sync_checks;
+mod sync_model;
 mod trace;
 mod workload;
 mod world;
 
 pub use climate::policy;
+pub use company::Company;
 pub use trace::Trace;
 pub use world::{Failure, Summary, run};

@@ -4,27 +4,41 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-use grasp_sim::{Trace, run};
+use grasp_sim::{Company, Failure, Trace, run};
+use indicatif::{ProgressBar, ProgressStyle};
 
-const USAGE: &str = "usage: grasp-sim --seeds A..B | --seed N [--trace]
+const USAGE: &str = "usage: grasp-sim --seeds A..B [--alone] | --seed N [--alone] [--trace]
 
   --seeds A..B  run these seeds and say which fail
   --seed N      run one seed
+  --alone       there are no other relays
   --trace       print the story of the run in virtual time";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut flag = |name: &str| {
+        let before = args.len();
+        args.retain(|arg| *arg != name);
+        args.len() < before
+    };
+    let company = match flag("--alone") {
+        true => Company::Alone,
+        false => Company::Relays,
+    };
+    let readable = flag("--trace");
     match args.as_slice() {
-        ["--seeds", range] => match parse_range(range) {
-            Some(range) => run_all(range),
+        ["--seeds", range] if !readable => match parse_range(range) {
+            Some(range) => run_all(range, company),
             None => usage(),
         },
-        ["--seed", seed, rest @ ..] => match (seed.parse(), rest) {
-            (Ok(seed), []) => tell(seed, Trace::default()),
-            (Ok(seed), ["--trace"]) => tell(seed, Trace::readable()),
-            _ => usage(),
+        ["--seed", seed] => match seed.parse() {
+            Ok(seed) if readable => tell(seed, company, Trace::readable()),
+            Ok(seed) => tell(seed, company, Trace::default()),
+            Err(_) => usage(),
         },
         _ => usage(),
     }
@@ -40,8 +54,8 @@ fn parse_range(text: &str) -> Option<Range<u64>> {
     Some(from.parse().ok()?..to.parse().ok()?)
 }
 
-fn tell(seed: u64, mut trace: Trace) -> ExitCode {
-    let result = run(seed, &mut trace);
+fn tell(seed: u64, company: Company, mut trace: Trace) -> ExitCode {
+    let result = run(seed, company, &mut trace);
     for line in trace.lines() {
         println!("{line}");
     }
@@ -51,35 +65,50 @@ fn tell(seed: u64, mut trace: Trace) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            println!(
-                "seed {seed} FAILED at {:.3} s: {}",
-                failure.at.as_secs_f64(),
-                failure.what
-            );
+            println!("{}", told(&failure));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run_all(seeds: Range<u64>) -> ExitCode {
-    let (mut passed, mut failed) = (0_u64, 0_u64);
-    for seed in seeds {
-        match run(seed, &mut Trace::default()) {
-            Ok(_) => passed += 1,
-            Err(failure) => {
-                failed += 1;
-                println!(
-                    "seed {seed} FAILED at {:.3} s: {}",
-                    failure.at.as_secs_f64(),
-                    failure.what
-                );
-            }
-        }
+fn told(failure: &Failure) -> String {
+    let Failure { seed, at, what } = failure;
+    format!("seed {seed} FAILED at {:.3} s: {what}", at.as_secs_f64())
+}
+
+fn run_all(seeds: Range<u64>, company: Company) -> ExitCode {
+    let bar = ProgressBar::new(seeds.end.saturating_sub(seeds.start));
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {msg}, {eta} left")
+    {
+        bar.set_style(style);
     }
+    let next = AtomicU64::new(seeds.start);
+    let failed = AtomicU64::new(0);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if let Err(failure) = run(seed, company, &mut Trace::default()) {
+                failed.fetch_add(1, Ordering::Relaxed);
+                bar.suspend(|| println!("{}", told(&failure)));
+            }
+            bar.set_message(format!("{} failed", failed.load(Ordering::Relaxed)));
+            bar.inc(1);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    bar.finish_and_clear();
+    let failed = failed.into_inner();
+    let passed = seeds.end.saturating_sub(seeds.start) - failed;
     println!("simulator: {passed} passed, {failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }

@@ -11,6 +11,7 @@ use grasp_core::push::Command;
 use grasp_core::{Event, Kind, Pubkey, RepoId};
 
 use crate::climate::Climate;
+use crate::crowd::Crowd;
 use crate::forge;
 
 const IDENTIFIERS: [&str; 2] = ["tool", "site"];
@@ -25,6 +26,8 @@ const NAMES: [&str; 5] = [
 /// Something that a person does, at its time.
 pub(crate) enum Deed {
     Publish(Arc<Event>),
+    /// Post it at other relays only.
+    Spread(Arc<Event>),
     /// Push what a state says, as far as the person gets it right.
     Push {
         repo: RepoId,
@@ -52,16 +55,26 @@ pub(crate) struct People {
     /// Everything they have signed, sent or not.
     signed: Vec<Arc<Event>>,
     commits: u32,
+    pub(crate) crowd: Crowd,
 }
 
 impl People {
-    pub(crate) fn new(climate: &Climate) -> Self {
+    pub(crate) fn new(climate: &Climate, crowd: Crowd) -> Self {
         Self {
+            crowd,
             keys: (0..climate.people).map(|n| forge::key(100 + n)).collect(),
             mischief: climate.mischief,
             signed: Vec::new(),
             commits: 0,
         }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Pubkey> {
+        self.keys.clone()
+    }
+
+    pub(crate) fn has_signed(&mut self, event: &Arc<Event>) {
+        self.signed.push(Arc::clone(event));
     }
 
     pub(crate) fn repos(&self) -> Vec<RepoId> {
@@ -92,7 +105,7 @@ impl People {
     }
 
     fn publish(&mut self, rng: &mut Rng, event: Arc<Event>) -> (Duration, Deed) {
-        self.signed.push(Arc::clone(&event));
+        self.has_signed(&event);
         let late = if rng.u8(0..4) == 0 { 60_000 } else { 500 };
         (pause(rng, late), Deed::Publish(event))
     }
@@ -102,7 +115,9 @@ impl People {
         let listed: Vec<Pubkey> = others.into_iter().filter(|_| rng.bool()).collect();
         let here = rng.u8(0..6) != 0;
         let at = self.date(rng, now);
-        let event = forge::announcement(&forge::repo(me, d), at, here, &listed);
+        let repo = forge::repo(me, d);
+        let relays = self.crowd.list(&repo);
+        let event = forge::announcement_at(&repo, at, here, &listed, relays);
         vec![self.publish(rng, event)]
     }
 
@@ -307,7 +322,7 @@ impl People {
     }
 
     /// One of the last things that were signed.
-    fn pick(&self, rng: &mut Rng, fits: impl Fn(&Event) -> bool) -> Option<Arc<Event>> {
+    pub(crate) fn pick(&self, rng: &mut Rng, fits: impl Fn(&Event) -> bool) -> Option<Arc<Event>> {
         let recent = self.signed.iter().rev().filter(|event| fits(event));
         let recent: Vec<_> = recent.take(12).collect();
         rng.choice(recent).cloned()

@@ -12,20 +12,26 @@ use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision};
 use grasp_core::{
     Answer, Change, Core, Effect, Event, EventId, GitTask, Input, Job, Kind, Mono, Now, Origin,
-    Policy, PushId, RepoId, Restore, Ticket, Timestamp,
+    Policy, PushId, RelayUrl, RepoId, Restore, Ticket, Timestamp,
 };
 
 use crate::checkers::{self, Checkers, View};
 use crate::climate::Climate;
+use crate::company::{Company, Neighbours};
+use crate::crowd::Crowd;
 use crate::disk::Disk;
 use crate::ending;
 use crate::git::Git;
 use crate::model::Model;
+use crate::net::{Net, Stir};
 use crate::people::{self, Deed, People};
+use crate::sync_checks::SyncChecks;
+use crate::sync_model::Since;
 use crate::trace::Trace;
 use crate::workload::{self, Intent};
 
 mod hands;
+mod network;
 
 const EPOCH: u64 = 1_700_000_000;
 /// A user who heard nothing tries again.
@@ -33,6 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// After the storm everything must come right within this time, and whatever cannot be served
 /// have expired.
 const CALM: Duration = Duration::from_secs(70 * 60);
+/// With other relays about, some things are said hours later.
+const LONG_CALM: Duration = Duration::from_secs(5 * 60 * 60);
+/// Whether what sync brought is compared with what it should have.
+const JUDGES_SYNC: bool = false;
 /// After a last restart in fair weather nothing may change.
 const AFTERMATH: Duration = Duration::from_secs(10 * 60);
 /// Then the day passes for which expired announcements are remembered.
@@ -48,6 +58,8 @@ pub struct Summary {
     pub pushes: u64,
     pub pushed: u64,
     pub crashes: u64,
+    /// Events that came from other relays.
+    pub synced: u64,
     pub stored: usize,
     pub hosted: usize,
 }
@@ -61,8 +73,8 @@ pub struct Failure {
 }
 
 /// Runs one world from its seed to the end of its calm.
-pub fn run(seed: u64, trace: &mut Trace) -> Result<Summary, Failure> {
-    let mut world = World::new(seed, trace);
+pub fn run(seed: u64, company: Company, trace: &mut Trace) -> Result<Summary, Failure> {
+    let mut world = World::new(seed, company, trace);
     world.play().map_err(|what| Failure {
         seed,
         at: world.now,
@@ -105,6 +117,19 @@ enum Happening {
         life: u64,
         until: Timestamp,
     },
+    /// Something is said at other relays.
+    Gossip,
+    Post {
+        relay: usize,
+        event: Arc<Event>,
+    },
+    /// Something is on its way between us and another relay.
+    Stir {
+        life: u64,
+        stir: Stir,
+    },
+    Trouble,
+    Jump,
     Crash,
     Calm,
 }
@@ -123,9 +148,15 @@ struct Push {
 struct World<'t> {
     rng: Rng,
     damage: Rng,
+    outside: Rng,
     climate: Climate,
+    company: Neighbours,
     policy: Policy,
     now: Duration,
+    /// By how many seconds the wall clock was set.
+    clock_off: i64,
+    /// The latest that it ever was: what expired then is gone.
+    latest: Timestamp,
     calm: bool,
     restarted: bool,
     heap: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -141,7 +172,9 @@ struct World<'t> {
     writing: bool,
     tasks: BTreeMap<RepoId, VecDeque<(Job, GitTask)>>,
     pushes: BTreeMap<PushId, Push>,
+    net: Net,
     checkers: Checkers,
+    sync_checks: SyncChecks,
     model: Model,
     people: People,
     states: BTreeMap<EventId, State>,
@@ -150,27 +183,44 @@ struct World<'t> {
     /// Events that were answered as held.
     acknowledged: BTreeMap<EventId, Arc<Event>>,
     tickets: BTreeMap<Ticket, Arc<Event>>,
+    /// Submissions by sync.
+    synced: BTreeMap<Ticket, Arc<Event>>,
     next_ticket: u64,
     summary: Summary,
     trace: &'t mut Trace,
 }
 
 impl<'t> World<'t> {
-    fn new(seed: u64, trace: &'t mut Trace) -> Self {
+    fn new(seed: u64, company: Company, trace: &'t mut Trace) -> Self {
         let mut rng = Rng::with_seed(seed);
         // Drawn apart, so that older seeds keep their weather.
         let mut damage = Rng::with_seed(!seed);
         let climate = Climate::draw(&mut rng, &mut damage);
         trace.note(Duration::ZERO, format_args!("seed {seed}: {climate:?}"));
-        let policy = climate.policy();
+        let mut outside = Rng::with_seed(seed.rotate_left(32));
+        let company = match company {
+            Company::Alone => Neighbours::none(),
+            Company::Relays => Neighbours::draw(&mut outside),
+        };
+        let net = Net::new(outside.fork(), company.relays.clone());
+        let names: Vec<String> = net.relays().iter().map(|to| to.name.clone()).collect();
+        let named = names.iter().take(company.bootstrap);
+        let mut policy = climate.policy();
+        policy.bootstrap = named.filter_map(|name| address(name)).collect();
+        policy.limits.sync = company.limits.clone();
+        let crowd = Crowd::new(outside.fork(), names, company.list);
         Self {
             core: Core::new(policy.clone(), rng.u64(..)),
             rng,
             damage,
-            people: People::new(&climate),
+            outside,
+            people: People::new(&climate, crowd),
             climate,
+            company,
             policy,
             now: Duration::ZERO,
+            clock_off: 0,
+            latest: Timestamp(EPOCH),
             calm: false,
             restarted: false,
             heap: BinaryHeap::new(),
@@ -183,12 +233,15 @@ impl<'t> World<'t> {
             writing: false,
             tasks: BTreeMap::new(),
             pushes: BTreeMap::new(),
+            net,
             checkers: Checkers::default(),
+            sync_checks: SyncChecks::default(),
             model: Model::default(),
             states: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             tickets: BTreeMap::new(),
+            synced: BTreeMap::new(),
             next_ticket: 0,
             summary: Summary::default(),
             trace,
@@ -206,16 +259,24 @@ impl<'t> World<'t> {
             self.after_about(self.climate.crashes, Happening::Crash);
         }
         self.after(self.climate.storm, Happening::Calm);
+        self.begin_company();
+        let calm = match self.company.relays.is_empty() {
+            true => CALM,
+            false => LONG_CALM,
+        };
         self.feed(Input::Restored)?;
-        self.run_until(self.climate.storm + CALM)?;
+        self.run_until(self.climate.storm + calm)?;
         self.all_is_well()?;
+        self.sync_brought_everything(Since::Storm)?;
         self.note(format_args!("a last restart"));
         self.restarted = true;
         self.restart()?;
         self.run_until(self.now + AFTERMATH)?;
         self.all_is_well()?;
+        self.sync_brought_everything(Since::Storm)?;
         self.run_until(self.now + DAY)?;
         self.all_is_well()?;
+        self.sync_brought_everything(Since::Day)?;
         if let Some(id) = self.disk.held.keys().next() {
             return Err(format!("{id} is held for ever"));
         }
@@ -236,7 +297,7 @@ impl<'t> World<'t> {
         if self.checkers.open_pushes() > 0 {
             return Err("a push never got its report".to_owned());
         }
-        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.clock().unix)?;
+        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.latest())?;
         self.model.compare(&self.disk)?;
         ending::compare(&self.view())
     }
@@ -265,6 +326,7 @@ impl<'t> World<'t> {
             }
         }
         self.checkers.nothing_is_stuck(&self.core)?;
+        self.sync_is_sound()?;
         // A start takes in what is on disk, rows included that a full disk would not let go.
         if self.life == 0 {
             checkers::quotas(&self.core, &self.policy.limits)?;
@@ -290,7 +352,19 @@ impl<'t> World<'t> {
             }
             Happening::Transfer { life, push } if life == self.life => self.transfer(push),
             Happening::SweepDone { life, until } if life == self.life => self.sweep_done(until),
-            Happening::Write { .. }
+            Happening::Stir { life, stir } if life == self.life => self.stir(stir),
+            Happening::Gossip => {
+                self.gossip();
+                Ok(())
+            }
+            Happening::Post { relay, event } => self.post(relay, &event),
+            Happening::Trouble => self.trouble(),
+            Happening::Jump => {
+                self.jump();
+                Ok(())
+            }
+            Happening::Stir { .. }
+            | Happening::Write { .. }
             | Happening::Work { .. }
             | Happening::Hear { .. }
             | Happening::Transfer { .. }
@@ -346,9 +420,10 @@ impl<'t> World<'t> {
 
     fn do_deed(&mut self, deed: Deed) -> Result<(), String> {
         match deed {
-            Deed::Publish(event) => {
-                self.note(format_args!("publish {} {event:?}", short(&event)));
-                self.send(event)
+            Deed::Publish(event) => self.publish_somewhere(event),
+            Deed::Spread(event) => {
+                self.spread(&event);
+                Ok(())
             }
             Deed::Push { repo, state, how } => {
                 let present = self.git.refs(&repo);
@@ -455,14 +530,17 @@ impl<'t> World<'t> {
                 self.git.perform(&repo, &task).ok();
             }
         }
-        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.clock().unix)?;
+        checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.latest())?;
         if !self.calm && self.damage.u32(0..100) < self.climate.damage {
             self.lose_objects();
         }
         self.git.forget_prepared();
         self.life += 1;
+        self.net.cut_all();
         self.checkers = Checkers::default();
+        self.sync_checks = SyncChecks::default();
         self.tickets.clear();
+        self.synced.clear();
         self.pushes.clear();
         self.core = Core::new(self.policy.clone(), self.rng.u64(..));
         let repos: Vec<RepoId> = self.git.repos().map(|(repo, _)| repo.clone()).collect();
@@ -525,7 +603,8 @@ impl<'t> World<'t> {
                 Effect::Repaired { repo, what } => {
                     self.note(format_args!("repaired {repo:?}: {what:?}"));
                 }
-                Effect::Remote { .. } | Effect::Noted(_) => {}
+                Effect::Remote { relay, conn, ask } => self.ask_relay(relay, conn, ask)?,
+                Effect::Noted(note) => self.note(format_args!("noted: {note:?}")),
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {
                     self.note(format_args!("{push:?} ends: {result:?}"));
@@ -555,6 +634,13 @@ impl<'t> World<'t> {
     }
 
     fn answered(&mut self, ticket: Ticket, answer: &Answer) {
+        if let Some(event) = self.synced.remove(&ticket) {
+            self.note(format_args!("synced {}: {answer:?}", short(&event)));
+            if *answer == Answer::Held {
+                self.acknowledged.insert(event.id, event);
+            }
+            return;
+        }
         let Some(event) = self.tickets.remove(&ticket) else {
             return;
         };
@@ -599,13 +685,21 @@ impl<'t> World<'t> {
     fn clock(&self) -> Now {
         Now {
             mono: Mono(self.now),
-            unix: Timestamp(EPOCH + self.now.as_secs()),
+            unix: Timestamp((EPOCH + self.now.as_secs()).saturating_add_signed(self.clock_off)),
         }
+    }
+
+    fn latest(&self) -> Timestamp {
+        self.latest.max(self.clock().unix)
     }
 
     fn note(&mut self, what: std::fmt::Arguments<'_>) {
         self.trace.note(self.now, what);
     }
+}
+
+fn address(place: &str) -> Option<RelayUrl> {
+    RelayUrl::parse(&format!("wss://{place}"))
 }
 
 fn short(event: &Event) -> String {

@@ -1,6 +1,6 @@
 //! The simulator keeps its own promises: a seed tells one story, and every seed comes right.
 
-use grasp_sim::{Summary, Trace, run};
+use grasp_sim::{Company, Summary, Trace, run};
 
 /// Seeds that failed once stay here for ever.
 const REMEMBERED: &[u64] = &[
@@ -12,15 +12,28 @@ const REMEMBERED: &[u64] = &[
     7887, 8071, 8499, 8721, 9008, 10278, 10917, 11882, 14013, 19261,
 ];
 
+/// The same with other relays about.
+const REMEMBERED_IN_COMPANY: &[u64] = &[];
+
 #[test]
 fn every_seed_comes_right() {
-    let seeds: Vec<u64> = (0..40).chain(REMEMBERED.iter().copied()).collect();
+    come_right(Company::Alone, (0..40).chain(REMEMBERED.iter().copied()));
+}
+
+#[test]
+fn every_seed_comes_right_among_other_relays() {
+    let remembered = REMEMBERED_IN_COMPANY.iter().copied();
+    come_right(Company::Relays, (0..30).chain(remembered));
+}
+
+fn come_right(company: Company, seeds: impl Iterator<Item = u64>) {
+    let seeds: Vec<u64> = seeds.collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for part in seeds.chunks(seeds.len().div_ceil(threads)) {
             scope.spawn(move || {
                 for seed in part {
-                    let result = run(*seed, &mut Trace::default());
+                    let result = run(*seed, company, &mut Trace::default());
                     assert!(result.is_ok(), "seed {seed}: {result:?}");
                 }
             });
@@ -30,18 +43,21 @@ fn every_seed_comes_right() {
 
 #[test]
 fn the_same_seed_tells_the_same_story() {
-    for seed in 0..10 {
-        let (mut first, mut second) = (Trace::default(), Trace::readable());
-        assert_eq!(run(seed, &mut first), run(seed, &mut second));
-        assert_eq!(first.fingerprint(), second.fingerprint());
-        assert!(!second.lines().is_empty());
+    for company in [Company::Alone, Company::Relays] {
+        for seed in 0..10 {
+            let (mut first, mut second) = (Trace::default(), Trace::readable());
+            let same = run(seed, company, &mut first) == run(seed, company, &mut second);
+            assert!(same, "seed {seed}");
+            assert_eq!(first.fingerprint(), second.fingerprint());
+            assert!(!second.lines().is_empty());
+        }
     }
 }
 
 #[test]
 fn the_weather_differs() {
     let summaries: Vec<_> = (0..20)
-        .map(|seed| run(seed, &mut Trace::default()).unwrap())
+        .map(|seed| run(seed, Company::Alone, &mut Trace::default()).unwrap())
         .collect();
     assert!(summaries.iter().any(|summary| summary.crashes > 0));
     assert!(summaries.iter().any(|summary| summary.crashes == 0));
