@@ -34,6 +34,8 @@ pub(crate) struct View<'a> {
 pub(crate) struct Checkers {
     /// Tickets without an answer.
     open: BTreeMap<Ticket, EventId>,
+    /// Of these, what other relays brought: nobody is told a word about it.
+    synced: BTreeSet<Ticket>,
     announced: BTreeSet<EventId>,
     /// Events that are to be seen again.
     shown: BTreeSet<EventId>,
@@ -54,6 +56,11 @@ enum Pushing {
 impl Checkers {
     pub(crate) fn submitted(&mut self, ticket: Ticket, id: EventId) {
         self.open.insert(ticket, id);
+    }
+
+    pub(crate) fn synced(&mut self, ticket: Ticket, id: EventId) {
+        self.submitted(ticket, id);
+        self.synced.insert(ticket);
     }
 
     pub(crate) fn pushed(&mut self, push: PushId) {
@@ -116,7 +123,9 @@ impl Checkers {
             return Err(format!("{ticket:?} is answered twice or was never asked"));
         };
         let stored = view.disk.once_stored.contains_key(&id);
+        let synced = self.synced.remove(&ticket);
         let durable = match answer {
+            Answer::Duplicate if synced => true,
             Answer::Accepted | Answer::Duplicate => stored || view.model.is_forbidden(&id),
             Answer::Held => stored || view.disk.once_held.contains_key(&id),
             Answer::Refused(_) => true,

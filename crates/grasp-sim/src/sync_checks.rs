@@ -22,6 +22,8 @@ struct Line {
     place: String,
     up: bool,
     open: BTreeSet<SubNo>,
+    /// Of these, which had their EOSE.
+    answered: BTreeSet<SubNo>,
     used: BTreeSet<SubNo>,
 }
 
@@ -57,6 +59,11 @@ impl SyncChecks {
                 self.fetched(conn, *sub);
                 Ok(())
             }
+            // It was left meanwhile, and is nobody we know.
+            ToRelay::Describe => {
+                self.said.remove(&line.place);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -75,6 +82,7 @@ impl SyncChecks {
             place,
             up: false,
             open: BTreeSet::new(),
+            answered: BTreeSet::new(),
             used: BTreeSet::new(),
         };
         match self.lines.insert(conn, line) {
@@ -138,8 +146,13 @@ impl SyncChecks {
     }
 
     pub(crate) fn hears(&mut self, word: &Word) {
-        let Word::Said { conn, word, .. } = word else {
-            return;
+        let (conn, word) = match word {
+            Word::Said { conn, word, .. } => (conn, word),
+            // Whatever becomes of it, it was delivered.
+            Word::Event { event, .. } => {
+                self.fetching.remove(&event.id);
+                return;
+            }
         };
         let Some(line) = self.lines.get_mut(conn) else {
             return;
@@ -155,7 +168,20 @@ impl SyncChecks {
                 line.open.remove(sub);
                 self.fetched(*conn, *sub);
             }
-            FromRelay::Eose { sub, .. } => self.fetched(*conn, *sub),
+            FromRelay::Eose { sub, .. } => {
+                line.answered.insert(*sub);
+            }
+            // Whatever it says, it means the newest request without an answer.
+            FromRelay::Notice(_) => {
+                let newest = line.open.difference(&line.answered).max().copied();
+                if let Some(sub) = newest {
+                    line.open.remove(&sub);
+                    self.fetched(*conn, sub);
+                }
+            }
+            FromRelay::Known { id, .. } => {
+                self.fetching.remove(id);
+            }
             _ => {}
         }
     }

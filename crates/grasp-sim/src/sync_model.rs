@@ -104,7 +104,8 @@ impl Expected<'_> {
                 })
         };
         let due: Vec<&Arc<Event>> = relay.events().filter(is_due).collect();
-        for event in &due {
+        let later = |event: &Event| self.since == Since::Storm && relay.is_backdated(&event.id);
+        for event in due.iter().filter(|event| !later(event)) {
             if !self.is_settled(event) && !is_hidden_by_others(event, &due, relay) {
                 return Err(format!(
                     "{} (kind {}) is at {} and did not come: {:?}",

@@ -30,6 +30,7 @@ const SOME: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) now: Duration,
+    pub(crate) unix: Timestamp,
     pub(crate) calm: bool,
 }
 
@@ -127,7 +128,7 @@ impl Net {
         let Some(there) = self.relays.get_mut(relay) else {
             return;
         };
-        let is_new = event.kind.is_ephemeral() || there.take(event);
+        let is_new = event.kind.is_ephemeral() || there.take(event, at.unix);
         let lines = self.lines.iter().filter(|(_, line)| line.to == relay);
         let lines: Vec<ConnNo> = lines.map(|(conn, _)| *conn).collect();
         for conn in lines.into_iter().filter(|_| is_new) {
@@ -343,13 +344,19 @@ impl Net {
                 let open = line.comparing.contains(&sub);
                 open.then_some(FromRelay::Needs { sub, ids })
             }
-            Frame::Compared { sub, from, lacks } => {
+            Frame::Compared {
+                sub,
+                from,
+                ours,
+                lacks,
+            } => {
                 let open = line.comparing.remove(&sub);
                 let count = u32::try_from(lacks.len()).unwrap_or(u32::MAX);
                 let some = lacks.into_iter().take(SOME).collect();
                 open.then_some(FromRelay::Reconciled {
                     sub,
                     from,
+                    compared: u32::try_from(ours).unwrap_or(u32::MAX),
                     lacks: count,
                     some,
                 })

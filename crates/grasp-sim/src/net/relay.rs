@@ -16,6 +16,8 @@ use super::traits::{Auth, Compares, Document, Eose, Lie, Traits};
 const MINUTE: Duration = Duration::from_secs(60);
 /// Ids in one list of needs.
 const LIST: usize = 20;
+/// Less than the overlap with which catching up looks back.
+const BACKDATED: Duration = Duration::from_secs(300);
 
 pub(crate) struct Relay {
     /// Host, port and path, as [`super::place`] spells them.
@@ -24,6 +26,8 @@ pub(crate) struct Relay {
     events: BTreeMap<EventId, Arc<Event>>,
     /// Newest first, and in one second the lowest id.
     order: BTreeSet<(Reverse<Timestamp>, EventId)>,
+    /// What was posted long after its date: who asks for what is new does not see it.
+    backdated: BTreeSet<EventId>,
     /// Nobody reaches it before.
     pub(crate) away_until: Duration,
 }
@@ -74,6 +78,7 @@ pub(crate) enum Frame {
     Compared {
         sub: SubNo,
         from: Timestamp,
+        ours: usize,
         lacks: Vec<EventId>,
     },
     NotCompared {
@@ -97,8 +102,13 @@ impl Relay {
             traits,
             events: BTreeMap::new(),
             order: BTreeSet::new(),
+            backdated: BTreeSet::new(),
             away_until: Duration::ZERO,
         }
+    }
+
+    pub(crate) fn is_backdated(&self, id: &EventId) -> bool {
+        self.backdated.contains(id)
     }
 
     pub(crate) fn events(&self) -> impl Iterator<Item = &Arc<Event>> {
@@ -106,7 +116,7 @@ impl Relay {
     }
 
     /// Whether it is new there.
-    pub(crate) fn take(&mut self, event: &Arc<Event>) -> bool {
+    pub(crate) fn take(&mut self, event: &Arc<Event>, now: Timestamp) -> bool {
         if self.events.contains_key(&event.id) {
             return false;
         }
@@ -125,6 +135,9 @@ impl Relay {
                 self.events.remove(&other.id);
                 self.order.remove(&(Reverse(other.created_at), other.id));
             }
+        }
+        if event.created_at.saturating_add(BACKDATED) < now {
+            self.backdated.insert(event.id);
         }
         self.order.insert((Reverse(event.created_at), event.id));
         self.events.insert(event.id, Arc::clone(event));
@@ -364,7 +377,12 @@ impl Relay {
         });
         let lacks = ours.difference(&theirs).copied().collect();
         lists
-            .chain([Frame::Compared { sub, from, lacks }])
+            .chain([Frame::Compared {
+                sub,
+                from,
+                ours: ours.len(),
+                lacks,
+            }])
             .collect()
     }
 }

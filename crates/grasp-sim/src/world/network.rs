@@ -120,7 +120,9 @@ impl World<'_> {
         ask: ToRelay,
     ) -> Result<(), String> {
         self.note(format_args!("to {relay:?} over {conn:?}: {ask:?}"));
-        self.sync_checks.asked(conn, &ask)?;
+        if super::JUDGES_SYNC {
+            self.sync_checks.asked(conn, &ask)?;
+        }
         let moment = self.moment();
         self.net.ask(moment, (relay, conn), ask, &self.disk);
         self.schedule_stirs();
@@ -159,7 +161,7 @@ impl World<'_> {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.note(format_args!("from {by:?}: {}", short(&event)));
-        self.checkers.submitted(ticket, event.id);
+        self.checkers.synced(ticket, event.id);
         self.synced.insert(ticket, Arc::clone(&event));
         self.summary.synced += 1;
         let origin = Origin::Sync(by);
@@ -172,9 +174,8 @@ impl World<'_> {
 
     pub(super) fn sync_is_sound(&self) -> Result<(), String> {
         let few = self.company.relays.len() < 10;
-        if !self.company.relays.is_empty()
-            && (few || self.summary.steps.is_multiple_of(AUDIT_EVERY))
-        {
+        let judged = super::JUDGES_SYNC && !self.company.relays.is_empty();
+        if judged && (few || self.summary.steps.is_multiple_of(AUDIT_EVERY)) {
             self.core.sync().audit()?;
         }
         Ok(())
@@ -200,6 +201,7 @@ impl World<'_> {
     fn moment(&self) -> Moment {
         Moment {
             now: self.now,
+            unix: self.clock().unix,
             calm: self.calm,
         }
     }
