@@ -13,7 +13,9 @@ const REMEMBERED: &[u64] = &[
 ];
 
 /// The same with other relays about.
-const REMEMBERED_IN_COMPANY: &[u64] = &[];
+const REMEMBERED_IN_COMPANY: &[u64] = &[
+    1001, 1003, 1005, 1009, 1011, 1012, 1018, 1020, 1022, 1030, 1037, 1043, 1048, 1105, 1135, 1160,
+];
 
 #[test]
 fn every_seed_comes_right() {
