@@ -42,7 +42,7 @@ const CALM: Duration = Duration::from_secs(70 * 60);
 /// With other relays about, some things are said hours later.
 const LONG_CALM: Duration = Duration::from_secs(5 * 60 * 60);
 /// Whether what sync brought is compared with what it should have.
-const JUDGES_SYNC: bool = false;
+const JUDGES_SYNC: bool = true;
 /// After a last restart in fair weather nothing may change.
 const AFTERMATH: Duration = Duration::from_secs(10 * 60);
 /// Then the day passes for which expired announcements are remembered.

@@ -229,7 +229,8 @@ fn paged() -> (Peers, SubNo) {
     peers.pass(SECOND);
     peers.say(ONE, FromRelay::Up);
     let subs = peers.subscribed(ONE);
-    let page = subs.iter().find(|(_, filters)| filters[0].until.is_some());
+    let is_page = |filters: &[grasp_core::Filter]| filters.iter().any(|f| f.until.is_some());
+    let page = subs.iter().find(|(_, filters)| is_page(filters));
     let page = page.map(|(page, _)| *page);
     (peers, page.unwrap_or(SubNo(99)))
 }
