@@ -57,6 +57,8 @@ impl Core {
             let is_new = !self.sync.serves(&repo);
             let served = self.registry.hosting(&repo) == Some(Standing::Served);
             self.sync.news(news, self.now.mono);
+            let cause = mark(&Cause::Announced(repo.identifier.clone()));
+            self.sync.look_again(&[cause]);
             if is_new && served {
                 self.watch_roots(&repo, facts);
             }

@@ -1,7 +1,7 @@
 //! Events that other relays bring, from their arrival to the verdict on them, and what the verdict
 //! means for sync.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -237,6 +237,18 @@ impl Sync {
         }
         let mut ids = self.memo.waiting_for(causes);
         ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
+        self.recall_all(ids);
+    }
+
+    /// Something has changed that others may have waited for.
+    pub fn look_again(&mut self, causes: &[u64]) {
+        if self.is_on() && self.memo.early() > 0 {
+            let ids = self.memo.waiting_for(causes);
+            self.recall_all(ids);
+        }
+    }
+
+    fn recall_all(&mut self, ids: BTreeSet<EventId>) {
         for (n, id) in ids.into_iter().enumerate() {
             self.recall(id, n < MAX_RECALLED);
         }

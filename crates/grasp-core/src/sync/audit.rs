@@ -75,7 +75,10 @@ impl Sync {
         let elsewhere = known.missing().overlaps(&self.leading) || !self.downloads.is_empty();
         if idle && work && !pauses && !elsewhere && !self.stopping {
             return Err(format!(
-                "nothing is asked of {url} though something is missing"
+                "nothing is asked of {url} though something is missing: {:?}, {:?}, {:?}",
+                known.missing(),
+                session.batches,
+                peer.capabilities,
             ));
         }
         Ok(())

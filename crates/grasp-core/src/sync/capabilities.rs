@@ -10,6 +10,8 @@ use crate::limits::SyncLimits;
 
 /// Bytes of a REQ around its filters.
 const ENVELOPE: usize = 1_024;
+/// More events than this are asked of nobody at once.
+const MAX_LIMIT: u32 = 5_000;
 /// Less than this no relay means.
 const MIN_MESSAGE: u32 = 4 * 1_024;
 
@@ -112,6 +114,12 @@ impl Capabilities {
         let may_be_cut = self.may_be_cut(events);
         self.proven_page = self.proven_page.max(events);
         may_be_cut
+    }
+
+    /// For what cannot be divided into pages.
+    pub fn highest_limit(&self) -> u32 {
+        let most = self.said.limit.unwrap_or(MAX_LIMIT).min(MAX_LIMIT);
+        most.max(self.limit)
     }
 
     /// So many items may be watched at once: each has a value in a filter of each letter. Some are

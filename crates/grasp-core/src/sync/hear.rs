@@ -256,15 +256,21 @@ impl Sync {
         at: Timestamp,
         known: usize,
     ) {
-        let Some(halves) = step.chunk.halves() else {
-            // A few events are all there are, almost certainly.
-            if known >= NO_FEW {
-                self.tell(relay, |relay| Note::SecondTooFull { relay, at });
+        let alone = step.since == Some(at) && step.until == Some(at);
+        let parts = match step.chunk.halves() {
+            Some(halves) => halves.to_vec(),
+            // By itself it may be asked for with a higher limit.
+            None if !alone => vec![step.chunk.clone()],
+            None => {
+                // A few events are all there are, almost certainly.
+                if known >= NO_FEW {
+                    self.tell(relay, |relay| Note::SecondTooFull { relay, at });
+                }
+                return;
             }
-            return;
         };
         if let Some(batch) = self.batch_mut(relay, batch) {
-            for chunk in halves {
+            for chunk in parts {
                 batch.steps.push_front(Step {
                     chunk,
                     since: Some(at),

@@ -37,14 +37,14 @@ impl Items {
 
     pub fn add(&mut self, other: &Items) {
         self.announcements |= other.announcements;
-        self.repos |= &other.repos;
-        self.roots |= &other.roots;
+        add(&mut self.repos, &other.repos);
+        add(&mut self.roots, &other.roots);
     }
 
     pub fn remove(&mut self, other: &Items) {
         self.announcements &= !other.announcements;
-        self.repos -= &other.repos;
-        self.roots -= &other.roots;
+        remove(&mut self.repos, &other.repos);
+        remove(&mut self.roots, &other.roots);
     }
 
     pub fn keep(&mut self, other: &Items) {
@@ -78,5 +78,26 @@ impl Items {
         taken.roots = self.roots.iter().take(left).collect();
         self.remove(&taken);
         taken
+    }
+}
+
+/// A few bits are set one by one: a union would copy everything.
+const FEW: u64 = 32;
+
+fn add(set: &mut RoaringBitmap, other: &RoaringBitmap) {
+    if other.len() <= FEW {
+        set.extend(other);
+    } else {
+        *set |= other;
+    }
+}
+
+fn remove(set: &mut RoaringBitmap, other: &RoaringBitmap) {
+    if other.len() <= FEW {
+        for bit in other {
+            set.remove(bit);
+        }
+    } else {
+        *set -= other;
     }
 }

@@ -116,6 +116,8 @@ pub struct Sync {
     waiting: BTreeSet<RelayNo>,
     /// Relays that there may be something to begin with.
     again: BTreeSet<RelayNo>,
+    /// Relays whose history waits for room among the wanted events.
+    blocked: BTreeSet<RelayNo>,
     /// Events of other relays that are not judged yet.
     arrivals: FxHashMap<Ticket, Arrival>,
     judged: VecDeque<(Arrival, Outcome)>,
@@ -149,6 +151,7 @@ impl Sync {
             leading: Items::default(),
             waiting: BTreeSet::new(),
             again: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             arrivals: FxHashMap::default(),
             judged: VecDeque::new(),
             later: Later::default(),
@@ -245,8 +248,16 @@ impl Sync {
         while let Some((arrival, outcome)) = self.judged.pop_front() {
             self.on_judged(&arrival, outcome, now);
         }
-        while let Some(relay) = self.again.pop_first() {
-            self.work(relay, now, here);
+        loop {
+            while let Some(relay) = self.again.pop_first() {
+                self.work(relay, now, here);
+            }
+            let blocked = std::mem::take(&mut self.blocked).into_iter();
+            let (still, free) = blocked.partition(|relay| self.downloads.is_full(*relay));
+            (self.blocked, self.again) = (still, free);
+            if self.again.is_empty() {
+                break;
+            }
         }
         self.remind_of_news(now.mono);
         self.remind_to_save(now);

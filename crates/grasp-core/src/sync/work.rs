@@ -190,6 +190,7 @@ impl Sync {
             }
             // What it would find could not be asked for.
             if full {
+                self.blocked.insert(relay);
                 continue;
             }
             if let Some(step) = batch.next_step(self.downloads.open(*no)) {
@@ -302,7 +303,11 @@ impl Sync {
         let Some(peer) = self.peers.get(&relay) else {
             return;
         };
-        let limit = peer.capabilities.limit;
+        let alone = step.since.is_some() && step.since == step.until;
+        let limit = match alone {
+            true => peer.capabilities.highest_limit(),
+            false => peer.capabilities.limit,
+        };
         let index = &self.targets.repos;
         let mut filter = step.chunk.filter(step.letter, index, step.since);
         filter.until = Some(paging.until());
