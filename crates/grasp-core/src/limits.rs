@@ -136,7 +136,7 @@ pub struct SyncLimits {
     /// About 2 kB each: 4 MB.
     pub relays: usize,
     pub connections: usize,
-    /// Issues, patches and pull requests that are watched, about 125 bytes each: 250 MB.
+    /// Issues, patches and pull requests that are watched, about 310 bytes each: 620 MB.
     pub roots: usize,
     /// What a relay that does not say allows us.
     pub subscriptions: u32,

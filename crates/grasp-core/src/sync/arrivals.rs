@@ -320,11 +320,19 @@ impl Sync {
         }
     }
 
+    /// A request for it is still open.
+    fn is_fetched(&self, relay: RelayNo, id: &EventId) -> bool {
+        let session = self.peers.get(&relay).and_then(|peer| peer.session());
+        session.is_some_and(|session| session.fetches_event(id))
+    }
+
     pub(super) fn ask_later(&mut self, now: Now, here: &dyn Here) {
         while let Some((id, relay)) = self.later.take(now.mono) {
             let up = self.peers.get(&relay).is_some_and(|peer| peer.link.is_up());
             if here.has(&id) {
                 self.later.forget(&id);
+            } else if self.is_fetched(relay, &id) {
+                self.later.add(id, relay, now.mono, &self.limits);
             } else if up && self.downloads.need(relay, NOBODY, id) {
                 self.again.insert(relay);
             } else {

@@ -3,13 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::filters::Chunk;
+use super::filters::{Chunk, Cut};
 use super::index::RepoSyncIndex;
 use super::io::{Complaint, Description};
 use crate::limits::SyncLimits;
 
 /// Bytes of a REQ around its filters.
 const ENVELOPE: usize = 1_024;
+/// And around the values of one filter.
+const AROUND: usize = 128;
 /// More events than this are asked of nobody at once.
 const MAX_LIMIT: u32 = 5_000;
 /// Less than this no relay means.
@@ -122,6 +124,16 @@ impl Capabilities {
         most.max(self.limit)
     }
 
+    /// How much goes into one filter: three of them fit one message.
+    pub fn cut(&self, limits: &SyncLimits) -> Cut {
+        let said = self.said.filter_values.unwrap_or(u32::MAX) as usize;
+        let room = (self.message_bytes as usize).saturating_sub(ENVELOPE);
+        Cut {
+            values: limits.tags_per_filter.min(said).max(1),
+            bytes: (room / 3).saturating_sub(AROUND),
+        }
+    }
+
     /// So many items may be watched at once: each has a value in a filter of each letter. Some are
     /// left for history.
     pub fn may_watch(&self, items: u64) -> bool {
@@ -158,7 +170,7 @@ fn cost(chunk: &Chunk, index: &RepoSyncIndex) -> (usize, usize) {
     let size = |filter: &crate::filter::Filter| {
         let values = filter.tags.iter().flat_map(|(_, values)| values);
         // Quotes and a comma, and what is around the list.
-        values.map(|value| value.len() + 3).sum::<usize>() + 128
+        values.map(|value| value.len() + 3).sum::<usize>() + AROUND
     };
     (filters.len(), filters.iter().map(size).sum())
 }
@@ -184,7 +196,7 @@ mod tests {
             let root = index.enter_root(EventId(id), Timestamp(0));
             items.roots.insert(root.0);
         }
-        let chunks = chunks(&items, &index, 100);
+        let chunks = chunks(&items, &index, Cut::values(100));
         (index, chunks)
     }
 

@@ -103,8 +103,24 @@ impl Chunk {
     }
 }
 
+/// How much goes into one filter.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    pub values: usize,
+    pub bytes: usize,
+}
+
+impl Cut {
+    pub fn values(values: usize) -> Self {
+        Self {
+            values,
+            bytes: MAX_VALUE_BYTES,
+        }
+    }
+}
+
 /// Cuts the items into chunks of at most so many values.
-pub fn chunks(items: &Items, index: &RepoSyncIndex, most: usize) -> Vec<Chunk> {
+pub fn chunks(items: &Items, index: &RepoSyncIndex, most: Cut) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     if items.announcements {
         chunks.push(Chunk {
@@ -126,7 +142,7 @@ fn cut(
     layer: Layer,
     members: &RoaringBitmap,
     index: &RepoSyncIndex,
-    most: usize,
+    most: Cut,
     chunks: &mut Vec<Chunk>,
 ) {
     let empty = || Chunk {
@@ -136,7 +152,8 @@ fn cut(
     let (mut chunk, mut bytes) = (empty(), 0);
     for member in members {
         let size = value(layer, member, index).map_or(0, |value| value.len() + 3);
-        let full = chunk.members.len() as usize >= most || bytes + size > MAX_VALUE_BYTES;
+        let full = chunk.members.len() as usize >= most.values
+            || bytes + size > most.bytes.min(MAX_VALUE_BYTES);
         if full && !chunk.members.is_empty() {
             chunks.push(std::mem::replace(&mut chunk, empty()));
             bytes = 0;
@@ -197,7 +214,7 @@ mod tests {
     #[test]
     fn the_three_layers_as_they_go_over_the_wire() {
         let (index, items) = index(1, 1, "r");
-        let filters: Vec<String> = chunks(&items, &index, 100)
+        let filters: Vec<String> = chunks(&items, &index, Cut::values(100))
             .iter()
             .flat_map(|chunk| chunk.filters(&index, Some(Timestamp(5))))
             .map(|filter| serde_json::to_string(&filter).unwrap())
@@ -221,7 +238,7 @@ mod tests {
         let sizes = |repos, roots| -> Vec<(Layer, u64)> {
             let (index, mut items) = index(repos, roots, "r");
             items.announcements = false;
-            let chunks = chunks(&items, &index, 100);
+            let chunks = chunks(&items, &index, Cut::values(100));
             chunks.iter().map(|c| (c.layer, c.members.len())).collect()
         };
         assert_eq!(sizes(100, 0), [(Layer::Repositories, 100)]);
@@ -235,7 +252,7 @@ mod tests {
     #[test]
     fn long_names_make_smaller_chunks_and_nothing_is_left_out() {
         let (index, items) = index(600, 0, &"long".repeat(15));
-        let chunks = chunks(&items, &index, 1_000);
+        let chunks = chunks(&items, &index, Cut::values(1_000));
         assert!(chunks.len() > 2);
         let mut all = Items::default();
         for chunk in &chunks {

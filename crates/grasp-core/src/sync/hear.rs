@@ -118,7 +118,7 @@ impl Sync {
         }
         match &mut sub.purpose {
             Purpose::Page { paging, .. } => paging.took(id, at),
-            Purpose::Fetch { ids } => {
+            Purpose::Fetch { ids, .. } => {
                 ids.remove(&id);
             }
             Purpose::Live { .. } | Purpose::CatchUp { .. } | Purpose::Compare { .. } => {}
@@ -193,7 +193,9 @@ impl Sync {
                 let end = PageEnd { complete, unsure };
                 self.on_page(relay, batch, step, paging, end, now);
             }
-            Purpose::Fetch { ids } => self.on_fetched(relay, sent, ids.into_iter().collect(), now),
+            Purpose::Fetch { ids, .. } => {
+                self.on_fetched(relay, sent, ids.into_iter().collect(), now)
+            }
             Purpose::Live { .. } | Purpose::Compare { .. } => {}
         }
     }
@@ -441,7 +443,7 @@ impl Sync {
             Purpose::Compare { batch, step } => {
                 self.compare_otherwise(relay, batch, step, why, now)
             }
-            Purpose::Fetch { ids } => {
+            Purpose::Fetch { ids, .. } => {
                 let ended = self.downloads.refused(relay, ids);
                 self.after_downloads(ended, now);
                 true

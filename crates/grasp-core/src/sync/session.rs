@@ -46,6 +46,8 @@ pub enum Purpose {
         step: Step,
     },
     Fetch {
+        asked: Vec<EventId>,
+        /// Of these, what has not come.
         ids: BTreeSet<EventId>,
     },
 }
@@ -100,6 +102,15 @@ impl Sub {
             | Purpose::Compare { batch, .. } => Some(*batch),
             Purpose::Fetch { .. } => None,
         }
+    }
+
+    /// What it watches.
+    pub fn watched(&self) -> Items {
+        let mut items = Items::default();
+        if let Purpose::Live { chunks, .. } = &self.purpose {
+            chunks.iter().for_each(|chunk| items.add(&chunk.items()));
+        }
+        items
     }
 
     pub fn filters(&self) -> usize {
@@ -210,12 +221,18 @@ impl Session {
         Some(sub)
     }
 
+    /// The same for watches that nothing waits for.
+    pub fn close_watches(&mut self, subs: &[SubNo]) {
+        for no in subs {
+            self.subs.remove(no);
+        }
+        self.live = self.watched();
+    }
+
     fn watched(&self) -> Items {
         let mut live = Items::default();
         for sub in self.subs.values() {
-            if let Purpose::Live { chunks, .. } = &sub.purpose {
-                chunks.iter().for_each(|chunk| live.add(&chunk.items()));
-            }
+            live.add(&sub.watched());
         }
         live
     }
@@ -258,6 +275,14 @@ impl Session {
     pub fn fetches(&self) -> usize {
         let is_fetch = |sub: &&Sub| matches!(sub.purpose, Purpose::Fetch { .. });
         self.subs.values().filter(is_fetch).count()
+    }
+
+    /// It was asked for, and the answer is not complete yet.
+    pub fn fetches_event(&self, id: &EventId) -> bool {
+        self.subs.values().any(|sub| match &sub.purpose {
+            Purpose::Fetch { asked, .. } => asked.contains(id),
+            _ => false,
+        })
     }
 
     /// The request that an answer without a name is for.

@@ -19,6 +19,12 @@ use crate::ticket::{RelayNo, SubNo};
 /// Subscriptions are packed anew at most this often.
 const REPACK: Duration = Duration::from_secs(60);
 
+/// Watches that go, and what is opened in their place.
+struct Packed {
+    old: Vec<SubNo>,
+    requests: Vec<Vec<Chunk>>,
+}
+
 impl Sync {
     /// Watches these from now on. With a batch, what is stored already is wanted too, all in the
     /// same requests. False if there is no room for all of it.
@@ -75,7 +81,7 @@ impl Sync {
             return Vec::new();
         };
         let index = &self.targets.repos;
-        let mut chunks = chunks(items, index, self.limits.tags_per_filter);
+        let mut chunks = chunks(items, index, peer.capabilities.cut(&self.limits));
         if peer.capabilities.filters < 3 {
             chunks.retain(|chunk| chunk.layer.letters().is_empty());
         }
@@ -101,85 +107,109 @@ impl Sync {
         }
     }
 
-    /// Puts everything that is wanted, with what these requests are for, into as few requests as
-    /// may be. The new ones are opened before the old ones are closed, where the relay has room
-    /// for both. False if nothing would be gained by it.
+    /// Puts what is watched into fewer requests. False if nothing would be gained by it.
     fn repack(&mut self, relay: RelayNo, new: &[Vec<Chunk>], full: bool, now: Now) -> bool {
-        if !self.may_repack(relay, now) {
+        if !self.may_repack(relay, full, now) {
             return false;
         }
-        let (Some(peer), Some(known)) = (self.peers.get(&relay), self.targets.relays.get(relay))
-        else {
-            return false;
-        };
-        let Some(session) = peer.session() else {
+        let merged = self.merge_small(relay, new);
+        let packed = merged.or_else(|| self.displace(relay, full, now));
+        let Some(packed) = packed else {
             return false;
         };
-        let room = session.room_to_watch(&peer.capabilities) + session.live_subs();
-        let requests = self.most_active(relay, known.target.clone(), room);
-        let before = session.live_filters();
-        let appended: usize = new.iter().map(|request| filters_of(request)).sum();
-        let after: usize = requests.iter().map(|request| filters_of(request)).sum();
-        let saves = 3 * after <= 2 * (before + appended)
-            || requests.len() < session.live_subs() + new.len().min(room);
-        // Where nothing is saved and no room is left, others take the place of those that were
-        // watched, now and then.
-        let lately = now.mono.0.saturating_sub(self.limits.reconcile_every);
-        let displaces = full && session.repacked.is_none_or(|at| at.0 <= lately);
-        if requests.is_empty() || !(saves || displaces) {
-            return false;
-        }
-        let old: Vec<SubNo> = session
-            .subs
-            .iter()
-            .filter(|(_, sub)| sub.is_live())
-            .map(|(no, _)| *no)
-            .collect();
-        let open = session.subs.len() + requests.len();
-        let has_room = open <= peer.capabilities.subscriptions as usize;
-        let was_live = session.live.clone();
-        self.tell(relay, |relay| Note::Consolidating {
-            relay,
-            filters: before,
-        });
-        if let Some(session) = self.session_mut(relay) {
-            session.repacked = Some(now.mono);
-        }
-        if !has_room {
-            self.unwatch(relay, &old);
-        }
-        for request in requests {
-            self.open_watch(relay, request, None, now);
-        }
-        if has_room {
-            self.unwatch(relay, &old);
-        } else {
-            if let Some(session) = self.session_mut(relay) {
-                session.fail(&was_live);
-            }
-            self.doubt(relay, &was_live, now);
-        }
-        let mut asked = was_live;
-        for chunk in new.iter().flatten() {
-            asked.add(&chunk.items());
-        }
-        self.on_watched(relay, &asked);
-        self.expect_turn(relay, now);
+        self.replace(relay, packed, new, now);
         true
     }
 
-    /// Looks at everything that is wanted at the relay, so not for every new item.
-    fn may_repack(&mut self, relay: RelayNo, now: Now) -> bool {
+    fn may_repack(&mut self, relay: RelayNo, full: bool, now: Now) -> bool {
         let Some(session) = self.session_mut(relay) else {
             return false;
         };
         let lately = session.looked.is_some_and(|at| now.mono < at + REPACK);
         let unanswered = session.subs.values().any(|sub| sub.is_live() && !sub.ended);
-        if lately || unanswered {
+        if lately && !full || unanswered {
             return false;
         }
         session.looked = Some(now.mono);
         true
+    }
+
+    /// The small ones among themselves: each item is moved a few times, until its request is full.
+    fn merge_small(&self, relay: RelayNo, new: &[Vec<Chunk>]) -> Option<Packed> {
+        let peer = self.peers.get(&relay)?;
+        let session = peer.session()?;
+        let most = self.limits.tags_per_filter as u64;
+        let (mut old, mut items) = (Vec::new(), Items::default());
+        for (no, sub) in &session.subs {
+            let watched = sub.watched();
+            if sub.is_live() && watched.len() < most {
+                old.push(*no);
+                items.add(&watched);
+            }
+        }
+        for chunk in new.iter().flatten() {
+            items.add(&chunk.items());
+        }
+        let requests = self.pack(relay, &items);
+        let room = old.len() + session.room_to_watch(&peer.capabilities);
+        let fits = requests.len() < old.len() + new.len() && requests.len() <= room;
+        (fits && !requests.is_empty()).then_some(Packed { old, requests })
+    }
+
+    /// Where no room is left, others take the place of those that were watched, now and then.
+    fn displace(&self, relay: RelayNo, full: bool, now: Now) -> Option<Packed> {
+        let (peer, known) = (self.peers.get(&relay)?, self.targets.relays.get(relay)?);
+        let session = peer.session()?;
+        let lately = now.mono.0.saturating_sub(self.limits.reconcile_every);
+        if !full || session.repacked.is_some_and(|at| at.0 > lately) {
+            return None;
+        }
+        let room = session.room_to_watch(&peer.capabilities) + session.live_subs();
+        let requests = self.most_active(relay, known.target.clone(), room);
+        let live = session.subs.iter().filter(|(_, sub)| sub.is_live());
+        let old = live.map(|(no, _)| *no).collect();
+        (!requests.is_empty()).then_some(Packed { old, requests })
+    }
+
+    /// The new ones are opened before the old ones are closed, where the relay has room for both.
+    fn replace(&mut self, relay: RelayNo, packed: Packed, new: &[Vec<Chunk>], now: Now) {
+        let Some(peer) = self.peers.get_mut(&relay) else {
+            return;
+        };
+        let allowed = peer.capabilities.subscriptions as usize;
+        let Some(session) = peer.session_mut() else {
+            return;
+        };
+        session.repacked = Some(now.mono);
+        let filters = session.live_filters();
+        let has_room = session.subs.len() + packed.requests.len() <= allowed;
+        let mut asked = session.live.clone();
+        let mut moved = Items::default();
+        for sub in packed.old.iter().filter_map(|no| session.subs.get(no)) {
+            moved.add(&sub.watched());
+        }
+        self.tell(relay, |relay| Note::Consolidating { relay, filters });
+        if !has_room {
+            self.unwatch(relay, &packed.old);
+        }
+        for request in packed.requests {
+            self.open_watch(relay, request, None, now);
+        }
+        if has_room {
+            self.unwatch(relay, &packed.old);
+        } else {
+            if let Some(session) = self.session_mut(relay) {
+                session.fail(&moved);
+            }
+            self.doubt(relay, &moved, now);
+        }
+        for chunk in new.iter().flatten() {
+            asked.add(&chunk.items());
+        }
+        self.on_watched(relay, &asked);
+        if !self.unwatched(relay).is_empty() {
+            self.expect_turn(relay, now);
+        }
     }
 
     /// As many of the items as fit so many requests: the roots that something happened to lately.
@@ -206,9 +236,7 @@ impl Sync {
             return;
         };
         let conn = session.conn;
-        for no in subs {
-            session.close(*no);
-        }
+        session.close_watches(subs);
         for no in subs {
             self.ask(relay, conn, ToRelay::Unsubscribe(*no));
         }

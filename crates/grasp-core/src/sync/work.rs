@@ -145,7 +145,7 @@ impl Sync {
             return;
         };
         let index = &self.targets.repos;
-        let chunks = chunks(&plan.items, index, self.limits.tags_per_filter);
+        let chunks = chunks(&plan.items, index, peer.capabilities.cut(&self.limits));
         let how = match peer.compares(&self.limits) {
             true => How::Compare,
             false => How::Pages,
@@ -180,6 +180,10 @@ impl Sync {
         }
         if session.fetches() < FETCHES {
             let ids = self.downloads.next(relay, self.limits.fetch_ids);
+            // One that is being fetched still, though nobody waited for it any more.
+            let (busy, ids): (Vec<_>, Vec<_>) =
+                ids.into_iter().partition(|id| session.fetches_event(id));
+            self.downloads.put_off(relay, busy);
             if !ids.is_empty() {
                 return Some(Todo::Fetch(ids));
             }
@@ -209,7 +213,8 @@ impl Sync {
         };
         let most = 2 * ids.len() as u32 + 10;
         let purpose = Purpose::Fetch {
-            ids: ids.into_iter().collect(),
+            ids: ids.iter().copied().collect(),
+            asked: ids,
         };
         self.subscribe(relay, purpose, vec![filter], Some(most), now);
     }

@@ -120,9 +120,7 @@ impl World<'_> {
         ask: ToRelay,
     ) -> Result<(), String> {
         self.note(format_args!("to {relay:?} over {conn:?}: {ask:?}"));
-        if super::JUDGES_SYNC {
-            self.sync_checks.asked(conn, &ask)?;
-        }
+        self.sync_checks.asked(conn, &ask)?;
         let moment = self.moment();
         self.net.ask(moment, (relay, conn), ask, &self.disk);
         self.schedule_stirs();
@@ -174,7 +172,7 @@ impl World<'_> {
 
     pub(super) fn sync_is_sound(&self) -> Result<(), String> {
         let few = self.company.relays.len() < 10;
-        let judged = super::JUDGES_SYNC && !self.company.relays.is_empty();
+        let judged = !self.company.relays.is_empty();
         if judged && (few || self.summary.steps.is_multiple_of(AUDIT_EVERY)) {
             self.core.sync().audit()?;
         }
@@ -182,7 +180,7 @@ impl World<'_> {
     }
 
     pub(super) fn sync_brought_everything(&self, since: Since) -> Result<(), String> {
-        if self.company.relays.is_empty() || !super::JUDGES_SYNC {
+        if self.company.relays.is_empty() || !super::COMPARES_SYNC {
             return Ok(());
         }
         let expected = Expected {
