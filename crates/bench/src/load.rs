@@ -1,5 +1,7 @@
 //! Clients that cost little themselves: messages are made beforehand, answers only counted.
 
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -113,4 +115,15 @@ impl Wire {
             }
         }
     }
+}
+
+/// The body of a page.
+pub fn get(addr: SocketAddr, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(addr).expect("the server listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let body = answer.split_once("\r\n\r\n").expect("a head and a body").1;
+    body.to_owned()
 }

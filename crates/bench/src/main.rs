@@ -1,5 +1,6 @@
-//! `cargo run --release -p bench -- relay` or `-- git`: figures next to their limits, taken in one run
-//! against the real binary. Machines are noisy: trust ratios, not single numbers.
+//! `cargo run --release -p bench -- relay`, or `git`, `sync`, `planner`: figures next to their limits,
+//! taken in one run, against the real binary where there is one. Machines are noisy: trust ratios,
+//! not single numbers.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,17 +12,22 @@
 mod cgi;
 mod git;
 mod load;
+mod planner;
 mod process;
 mod relay;
 mod report;
+mod sync;
 mod synth;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run --release -p bench -- (relay | git) [--quick]
+const USAGE: &str =
+    "usage: cargo run --release -p bench -- (relay | git | sync | planner) [--quick]
 
   relay    ingest, queries, fan-out, NIP-77, memory and start of the relay
   git      clones, pushes and questions about refs, next to git http-backend
+  sync     from nothing to everything of three other relays, live, and after a restart
+  planner  what a new issue costs, and the memory of repositories and issues, in process
   --quick  a tenth of the work, to try the benchmark itself";
 
 fn main() -> ExitCode {
@@ -31,6 +37,8 @@ fn main() -> ExitCode {
     let report = match args.first().map(String::as_str) {
         Some("relay") => relay::run(scale),
         Some("git") => git::run(scale),
+        Some("sync") => sync::run(scale),
+        Some("planner") => planner::run(scale),
         _ => {
             println!("{USAGE}");
             return ExitCode::from(2);

@@ -153,7 +153,7 @@ impl Synth {
         self.repos[self.rng.usize(..range)].clone()
     }
 
-    fn text(&mut self) -> String {
+    pub fn text(&mut self) -> String {
         const WORDS: [&str; 8] = [
             "the",
             "branch",
