@@ -77,11 +77,7 @@ fn a_window_with_too_much_in_it_is_halved_and_a_second_goes_by_pages() {
 
 #[test]
 fn an_event_is_asked_of_one_relay_at_a_time() {
-    let mut peers = Peers::new();
-    peers.announce(&repo(1), &[ONE, TWO]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    peers.say(TWO, FromRelay::Up);
+    let mut peers = Peers::both(ONE, TWO);
     let (one, _) = peers.compared(ONE).remove(0);
     assert_eq!(peers.compared(TWO), [], "the first leads, the other waits");
     let event = note(1, EPOCH);
@@ -98,11 +94,7 @@ fn an_event_is_asked_of_one_relay_at_a_time() {
 #[test]
 fn a_relay_that_leads_and_brings_nothing_keeps_nobody_waiting() {
     for refuses in [true, false] {
-        let mut peers = Peers::new();
-        peers.announce(&repo(1), &[ONE, TWO]);
-        peers.pass(SECOND);
-        peers.say(ONE, FromRelay::Up);
-        peers.say(TWO, FromRelay::Up);
+        let mut peers = Peers::both(ONE, TWO);
         let (sub, _) = peers.compared(ONE).remove(0);
         assert_eq!(peers.compared(TWO), []);
         if refuses {
@@ -218,26 +210,9 @@ fn silence_is_how_some_answer_a_comparison() {
     assert!(asked.iter().any(pages));
 }
 
-/// One relay without NIP-77, and its first page.
-fn paged() -> (Peers, SubNo) {
-    let limits = SyncLimits {
-        negentropy: false,
-        ..SyncLimits::default()
-    };
-    let mut peers = Peers::with(limits, &[]);
-    peers.announce(&repo(1), &[ONE]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    let subs = peers.subscribed(ONE);
-    let is_page = |filters: &[grasp_core::Filter]| filters.iter().any(|f| f.until.is_some());
-    let page = subs.iter().find(|(_, filters)| is_page(filters));
-    let page = page.map(|(page, _)| *page);
-    (peers, page.unwrap_or(SubNo(99)))
-}
-
 #[test]
 fn a_relay_that_says_eose_is_never_taken_at_its_silence() {
-    let (mut peers, page) = paged();
+    let (mut peers, page) = Peers::paged(ONE);
     peers.eose(ONE, SubNo(0), 0);
     peers.bring(ONE, page, &note(1, EPOCH));
     for _ in 0..12 {
@@ -250,7 +225,7 @@ fn a_relay_that_says_eose_is_never_taken_at_its_silence() {
 
 #[test]
 fn an_answer_without_eose_may_always_have_been_cut() {
-    let (mut peers, page) = paged();
+    let (mut peers, page) = Peers::paged(ONE);
     peers.bring(ONE, page, &note(1, EPOCH));
     for _ in 0..4 {
         peers.pass(10 * SECOND);
@@ -266,11 +241,7 @@ fn an_answer_without_eose_may_always_have_been_cut() {
 
 #[test]
 fn what_waits_for_a_leader_is_watched_meanwhile() {
-    let mut peers = Peers::new();
-    peers.announce(&repo(1), &[ONE, TWO]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    peers.say(TWO, FromRelay::Up);
+    let mut peers = Peers::both(ONE, TWO);
     assert_eq!(peers.compared(ONE).len(), 1);
     let subs = peers.subscribed(TWO);
     assert_eq!(subs.len(), 1, "announcements and the repository");
@@ -279,11 +250,7 @@ fn what_waits_for_a_leader_is_watched_meanwhile() {
 
 #[test]
 fn a_leader_that_brings_little_is_followed_after_half_a_minute() {
-    let mut peers = Peers::new();
-    peers.announce(&repo(1), &[ONE, TWO]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    peers.say(TWO, FromRelay::Up);
+    let mut peers = Peers::both(ONE, TWO);
     let (sub, _) = peers.compared(ONE).remove(0);
     for n in 0..10 {
         peers.pass(4 * SECOND);
@@ -294,14 +261,7 @@ fn a_leader_that_brings_little_is_followed_after_half_a_minute() {
 
 #[test]
 fn eose_twice_late_or_never() {
-    let limits = SyncLimits {
-        negentropy: false,
-        ..SyncLimits::default()
-    };
-    let mut peers = Peers::with(limits, &[]);
-    peers.announce(&repo(1), &[ONE]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
+    let (mut peers, _) = Peers::paged(ONE);
     // Not one EOSE: it is taken at its silence.
     for _ in 0..60 {
         peers.pass(10 * SECOND);

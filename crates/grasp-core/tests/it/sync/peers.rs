@@ -95,6 +95,33 @@ impl Peers {
         peers
     }
 
+    /// Two relays of one repository, connected and without a word so far.
+    pub fn both(one: &str, two: &str) -> Self {
+        let mut peers = Self::new();
+        peers.announce(&repo(1), &[one, two]);
+        peers.pass(SECOND);
+        peers.say(one, FromRelay::Up);
+        peers.say(two, FromRelay::Up);
+        peers
+    }
+
+    /// One relay without NIP-77, and the first page that is asked of it.
+    pub fn paged(name: &str) -> (Self, SubNo) {
+        let limits = SyncLimits {
+            negentropy: false,
+            ..SyncLimits::default()
+        };
+        let mut peers = Self::with(limits, &[]);
+        peers.announce(&repo(1), &[name]);
+        peers.pass(SECOND);
+        peers.say(name, FromRelay::Up);
+        let is_page = |filters: &[Filter]| filters.iter().any(|f| f.until.is_some());
+        let subs = peers.subscribed(name);
+        let page = subs.iter().find(|(_, filters)| is_page(filters));
+        let page = page.map(|(page, _)| *page).expect("a page is asked for");
+        (peers, page)
+    }
+
     pub fn announce(&mut self, repo: &RepoId, relays: &[&str]) {
         let news = News::Announced {
             repo: repo.clone(),

@@ -2,7 +2,7 @@
 
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
 use grasp_core::sync::{Link, Note};
-use grasp_core::{SubNo, SyncLimits};
+use grasp_core::SubNo;
 
 use super::peers::{MINUTE, Peers, SECOND, repo, root};
 
@@ -11,11 +11,7 @@ const TWO: &str = "wss://two.example";
 
 #[test]
 fn a_rate_limited_relay_delays_only_itself() {
-    let mut peers = Peers::new();
-    peers.announce(&repo(1), &[ONE, TWO]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    peers.say(TWO, FromRelay::Up);
+    let mut peers = Peers::both(ONE, TWO);
     let (sub, _) = peers.compared(ONE).remove(0);
     let why = Complaint::RateLimited;
     peers.say(ONE, FromRelay::Unreconciled { sub, why });
@@ -166,17 +162,7 @@ fn misbehaviour_is_told_and_ends_the_line() {
 
 #[test]
 fn a_flood_ends_a_request_and_what_it_brought_counts() {
-    let limits = SyncLimits {
-        negentropy: false,
-        ..SyncLimits::default()
-    };
-    let mut peers = Peers::with(limits, &[]);
-    peers.announce(&repo(1), &[ONE]);
-    peers.pass(SECOND);
-    peers.say(ONE, FromRelay::Up);
-    let subs = peers.subscribed(ONE);
-    let page = subs.iter().find(|(_, filters)| filters[0].until.is_some());
-    let page = page.unwrap().0;
+    let (mut peers, page) = Peers::paged(ONE);
     let word = FromRelay::Bad {
         sub: Some(page),
         id: None,
