@@ -1,4 +1,4 @@
-//! What happened before, by comparison or page by page (E9, E11, E12, R18-R22).
+//! What happened before, by comparison or page by page (E9, E11, E12).
 
 use grasp_core::sync::io::{Complaint, End, FromRelay, ToRelay};
 use grasp_core::sync::{Note, Outcome};
@@ -191,7 +191,7 @@ fn without_nip77_pages_are_asked_and_one_warning_given() {
     peers.eose(ONE, page, 0);
     peers.answer_all(ONE);
     let no = |note: &&Note| matches!(note, Note::NoNegentropy { .. });
-    assert_eq!(peers.notes.iter().filter(no).count(), 1, "R20");
+    assert_eq!(peers.notes.iter().filter(no).count(), 1, "one warning");
     // The next day it is tried again.
     peers.pass_with(ONE, 26 * HOUR);
     assert_eq!(peers.compared(ONE).len(), 1);
@@ -288,7 +288,7 @@ fn a_small_answer_to_a_relay_that_gave_more_is_the_end() {
     }
     peers.eose(ONE, sub, 5);
     let pages = peers.subscribed(ONE);
-    assert_eq!(pages.len(), 1, "R19: it may have been cut: {pages:?}");
+    assert_eq!(pages.len(), 1, "it may have been cut: {pages:?}");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn what_was_refused_for_good_is_not_asked_for_again() {
     let fate = grasp_core::sync::Fate::ForGood;
     peers.judge(ticket, Outcome::Dismissed(fate));
     peers.needs(TWO, two, &[event.id]);
-    assert_eq!(peers.subscribed(TWO), [], "R36");
+    assert_eq!(peers.subscribed(TWO), [], "not again");
 }
 
 #[test]

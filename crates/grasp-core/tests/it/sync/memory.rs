@@ -1,4 +1,4 @@
-//! What outlives a restart (E14, R37).
+//! What outlives a restart (E14).
 
 use grasp_core::sync::io::{End, FromRelay};
 use grasp_core::sync::{Health, News, Stage};

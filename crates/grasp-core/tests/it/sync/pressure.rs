@@ -1,8 +1,8 @@
-//! What relays refuse, and what they do wrong (R26-R29, R32, R34).
+//! What relays refuse, and what they do wrong.
 
+use grasp_core::SubNo;
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
 use grasp_core::sync::{Link, Note};
-use grasp_core::SubNo;
 
 use super::peers::{MINUTE, Peers, SECOND, repo, root};
 
@@ -83,7 +83,7 @@ fn more_roots_than_live_room_are_compared_in_turn() {
     peers.pass_with(ONE, 11 * MINUTE);
     let compared = peers.compared(ONE);
     assert!(compared.iter().all(|(_, filter)| filter.since.is_some()));
-    assert!(!compared.is_empty(), "R29");
+    assert!(!compared.is_empty(), "in turn");
 }
 
 #[test]

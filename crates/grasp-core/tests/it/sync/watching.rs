@@ -1,4 +1,4 @@
-//! What is watched live, and what a lost line means for it (E3, E5, E6, E8, E13, R22-R25).
+//! What is watched live, and what a lost line means for it (E3, E5, E6, E8, E10, E13).
 
 use grasp_core::sync::io::{End, FromRelay, ToRelay};
 use grasp_core::sync::{News, Note, Outcome, Source};
@@ -130,7 +130,7 @@ fn a_quick_reconnect_asks_from_what_was_covered() {
         panic!("one to watch, one to catch up: {subs:?}");
     };
     assert!(live.iter().all(|filter| filter.since.is_none()));
-    // E8, R24: a quarter of an hour before the last word, not before the last connect.
+    // E8: a quarter of an hour before the last word, not before the last connect.
     let since = Some(Timestamp(covered.0 - 900));
     assert!(missed.iter().all(|filter| filter.since == since));
     assert_eq!(missed.len(), 4);
@@ -187,7 +187,7 @@ fn a_batch_is_over_when_all_of_it_has_settled() {
         let known = peers.sync.targets().relays.get(relay).unwrap();
         known.confirmed.roots.len()
     };
-    assert_eq!(confirmed(&peers), 0, "R22: EOSE overtakes the event");
+    assert_eq!(confirmed(&peers), 0, "EOSE overtakes the event");
     peers.judge(ticket, Outcome::New);
     peers.answer_all(ONE);
     assert_eq!(confirmed(&peers), 1);
@@ -202,7 +202,7 @@ fn a_watch_that_the_relay_ends_is_opened_again_and_the_gap_caught_up_with() {
     assert_eq!(peers.subscribed(ONE), [], "it is left alone for a moment");
     peers.pass(MINUTE);
     let subs = peers.subscribed(ONE);
-    assert_eq!(subs.len(), 2, "R25: {subs:?}");
+    assert_eq!(subs.len(), 2, "{subs:?}");
     let since = subs[1].1.iter().map(|filter| filter.since);
     assert!(
         since
