@@ -15,4 +15,5 @@ mod stage;
 mod states;
 mod storing;
 mod sync;
+mod synced;
 mod time;

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_core::push::{Command, Decision, PushRefusal};
+use grasp_core::sync::io::ToRelay;
 use grasp_core::{
-    Answer, Change, Core, Effect, Event, EventId, Failed, GitTask, Input, Limits, Mono, Now,
-    Origin, Policy, Pubkey, PushId, Repair, RepoId, Restore, StoreOutcome, Ticket, Timestamp,
+    Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, GitTask, Input, Limits,
+    Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore, StoreOutcome,
+    SubNo, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -38,6 +40,8 @@ pub struct Scene {
     pub commits: Vec<Vec<Change>>,
     pub announced: Vec<EventId>,
     pub repairs: Vec<Repair>,
+    /// What was asked of other relays; none of them answers.
+    pub asked: Vec<ToRelay>,
     answers: BTreeMap<Ticket, Answer>,
     decisions: BTreeMap<PushId, Decision>,
     reports: BTreeMap<PushId, Result<(), PushRefusal>>,
@@ -64,6 +68,7 @@ impl Scene {
             commits: Vec::new(),
             announced: Vec::new(),
             repairs: Vec::new(),
+            asked: Vec::new(),
             answers: BTreeMap::new(),
             decisions: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -85,6 +90,16 @@ impl Scene {
 
     pub fn import(&mut self, event: &Arc<Event>) -> Answer {
         self.submit(event, Origin::Import)
+    }
+
+    /// Another relay brings it.
+    pub fn sync(&mut self, event: &Arc<Event>) -> Answer {
+        let from = Delivery {
+            relay: RelayNo(0),
+            conn: ConnNo(0),
+            sub: SubNo(0),
+        };
+        self.submit(event, Origin::Sync(from))
     }
 
     fn submit(&mut self, event: &Arc<Event>, origin: Origin) -> Answer {
@@ -267,7 +282,8 @@ impl Scene {
                 self.reports.insert(push, result);
             }
             Effect::Repaired { what, .. } => self.repairs.push(what),
-            Effect::Remote { .. } | Effect::Noted(_) => {}
+            Effect::Remote { ask, .. } => self.asked.push(ask),
+            Effect::Noted(_) => {}
         }
         None
     }

@@ -1,0 +1,86 @@
+//! Events that other relays bring, and relays that announcements name, seen from the whole core
+//! (E1, E2, E16).
+
+use grasp_core::admit::Refusal;
+use grasp_core::sync::io::ToRelay;
+use grasp_core::{Answer, Kind};
+use grasp_sim::forge;
+
+use crate::scene::{CAROL, MAIN, MALLORY, Scene, served, state, tool};
+use crate::stage::ALICE;
+
+#[test]
+fn a_synced_event_is_judged_like_any_other() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let issue = forge::about(CAROL, 1621, scene.unix(), "a", &address);
+    assert_eq!(scene.sync(&issue), Answer::Accepted);
+    assert_eq!(scene.sync(&issue), Answer::Duplicate);
+    let elsewhere = forge::address(Kind::ANNOUNCEMENT, &tool(MALLORY));
+    let orphan = forge::about(CAROL, 1621, scene.unix(), "a", &elsewhere);
+    assert_eq!(scene.sync(&orphan), Answer::Refused(Refusal::Orphan));
+    let held = state(&scene, ALICE, &[(MAIN, forge::commit(2))]);
+    scene.sync(&held);
+    assert!(scene.holds(&held) && !scene.serves(&held));
+}
+
+#[test]
+fn no_rate_of_a_key_holds_back_what_is_synced() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let limit = u64::from(scene.policy.limits.events_per_minute_per_key);
+    for n in 0..2 * limit {
+        let issue = forge::about(CAROL, 1621, scene.unix() - n, "a", &address);
+        assert_eq!(scene.sync(&issue), Answer::Accepted, "{n}");
+    }
+}
+
+#[test]
+fn a_protected_event_does_not_come_by_sync() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let tags = vec![forge::tag(&["a", &address]), forge::tag(&["-"])];
+    let issue = forge::event(CAROL, Kind(1621), scene.unix(), tags);
+    let refused = Answer::Refused(Refusal::NotTheAuthor);
+    assert_eq!(scene.sync(&issue), refused);
+}
+
+#[test]
+fn what_is_not_stored_does_not_go_round_between_servers() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let passing = forge::about(CAROL, 20_001, scene.unix(), "a", &address);
+    scene.sync(&passing);
+    assert!(!scene.announced.contains(&passing.id));
+}
+
+#[test]
+fn relays_of_an_announcement_are_dialled_and_we_ourselves_are_not() {
+    let mut scene = Scene::new();
+    let us = scene.policy.service.clone();
+    let relays = [
+        "wss://other.example",
+        "wss://OTHER.example:443/",
+        "nonsense",
+    ];
+    let own = [
+        "wss://relay.example",
+        "ws://RELAY.EXAMPLE/",
+        "wss://relay.example:443",
+    ];
+    assert!(own.iter().all(|url| us.is_relay_url(url)));
+    let named = relays.iter().chain(&own).map(|url| (*url).to_owned());
+    let named = named.collect();
+    let announcement = forge::announcement_at(&tool(ALICE), scene.unix(), true, &[], named);
+    assert_eq!(scene.publish(&announcement), Answer::Held);
+    scene.pass(std::time::Duration::from_secs(6));
+    let dialled = scene.asked.iter().filter_map(|ask| match ask {
+        ToRelay::Dial { url, .. } => Some(url.to_string()),
+        _ => None,
+    });
+    assert_eq!(dialled.collect::<Vec<_>>(), ["wss://other.example"]);
+}
