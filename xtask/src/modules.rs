@@ -6,14 +6,14 @@ use std::path::Path;
 /// From the bottom up; modules on one rung do not use each other's betters.
 const ORDER: [&[&str]; 10] = [
     &["id", "clock"],
-    &["backoff", "git", "limiter", "relay_url"],
+    &["backoff", "clone_url", "git", "limiter", "relay_url"],
     &["limits", "service"],
     &["event", "filter"],
     &["facts", "ticket", "auth", "nip34"],
     &["registry"],
     &["admit"],
     &["purgatory", "push"],
-    &["sync"],
+    &["hunt", "sync"],
     &["core"],
 ];
 

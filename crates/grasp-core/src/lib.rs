@@ -6,18 +6,20 @@
 //! `grasp-sim` does the same in virtual time.
 //!
 //! Modules are ordered; a module uses only those before it:
-//! `id, clock → backoff, git, limiter, relay_url → limits, service → event, filter → facts,
-//! ticket, auth, nip34 → registry → admit → purgatory, push → sync → core`.
+//! `id, clock → backoff, clone_url, git, limiter, relay_url → limits, service → event, filter →
+//! facts, ticket, auth, nip34 → registry → admit → purgatory, push → hunt, sync → core`.
 
 pub mod admit;
 pub mod auth;
 pub mod backoff;
 pub mod clock;
+pub mod clone_url;
 pub mod core;
 pub mod event;
 pub mod facts;
 pub mod filter;
 pub mod git;
+pub mod hunt;
 pub mod id;
 pub mod limiter;
 pub mod limits;
@@ -43,4 +45,4 @@ pub use crate::nip34::{Identifier, RepoId};
 pub use crate::registry::MaintainerRule;
 pub use crate::relay_url::RelayUrl;
 pub use crate::service::Service;
-pub use crate::ticket::{ConnNo, Delivery, RelayNo, SubNo};
+pub use crate::ticket::{ConnNo, Delivery, FetchNo, RelayNo, SubNo};

@@ -12,6 +12,10 @@ pub struct PushId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job(pub u64);
 
+/// One fetch from another git server, from the order to its answer; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchNo(pub u64);
+
 /// One relay that we sync with, as long as we know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelayNo(pub u32);

@@ -1,0 +1,3 @@
+//! The hunt for git data that held events wait for.
+
+pub mod io;
