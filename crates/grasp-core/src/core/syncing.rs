@@ -9,7 +9,7 @@ use super::known::Here;
 use super::{Answer, Change, Core, Effect, Errand};
 use crate::admit::{self, Cause, Needs, Origin, Refusal};
 use crate::clock::Timestamp;
-use crate::event::{Event, Kind};
+use crate::event::{Address, Event, Kind};
 use crate::facts::{Facts, Seq};
 use crate::id::EventId;
 use crate::nip34::{self, PullRequest, RepoId, Target, targets};
@@ -159,7 +159,7 @@ impl Core {
         for target in targets(event).take(MAX_NAMED) {
             match target {
                 Target::Event(id) => named.push(id),
-                target @ Target::Address(_) => marks.push(mark(&Cause::Came(target))),
+                Target::Address(address) => marks.push(mark_named(&address)),
             }
         }
         self.sync.accepted(&event.id, &marks, &named, self.now);
@@ -289,21 +289,32 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
 /// What may change the verdict on an event that came too early: something that it waits for, or
 /// something that names it.
 fn marks(event: &Event) -> Vec<u64> {
-    let address = event.address().map(|own| Cause::Came(Target::Address(own)));
     let causes = causes(event);
-    let marks = causes.iter().take(MAX_MARKS).chain(&address);
-    marks.map(mark).collect()
+    let marks = causes.iter().take(MAX_MARKS).map(mark);
+    marks
+        .chain(event.address().as_ref().map(mark_named))
+        .collect()
 }
 
-/// A cause as a number that is the same in every version of this program (FNV-1a).
 fn mark(cause: &Cause) -> u64 {
-    let text = match cause {
+    number(&match cause {
         Cause::Announced(identifier) => format!("announced {identifier}"),
         Cause::Came(Target::Event(id)) => format!("event {id}"),
-        Cause::Came(Target::Address(address)) => {
-            format!("address {}:{}:{}", address.kind, address.pubkey, address.d)
-        }
-    };
+        Cause::Came(Target::Address(address)) => format!("address {}", spelled(address)),
+    })
+}
+
+/// Somebody names the address; another version of what is there does not.
+fn mark_named(address: &Address) -> u64 {
+    number(&format!("named {}", spelled(address)))
+}
+
+fn spelled(address: &Address) -> String {
+    format!("{}:{}:{}", address.kind, address.pubkey, address.d)
+}
+
+/// The same in every version of this program (FNV-1a).
+fn number(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -212,14 +212,17 @@ impl Sync {
         };
         sub.ended = true;
         sub.deadline = None;
-        let Purpose::Live {
-            chunks,
-            batch: Some(no),
-        } = &sub.purpose
-        else {
+        let stored = match &sub.purpose {
+            Purpose::Live {
+                chunks,
+                batch: Some(batch),
+            } => Some((chunks.clone(), *batch)),
+            _ => None,
+        };
+        self.answered(relay, no);
+        let Some((chunks, no)) = stored else {
             return;
         };
-        let (chunks, no) = (chunks.clone(), *no);
         if let Some(batch) = self.batch_mut(relay, no) {
             batch.running -= 1;
             if cut {
@@ -687,7 +690,9 @@ impl Sync {
         };
         sub.ended = true;
         sub.deadline = None;
-        if let Some(no) = sub.batch()
+        let batch = sub.batch();
+        self.answered(relay, no);
+        if let Some(no) = batch
             && let Some(batch) = self.batch_mut(relay, no)
         {
             batch.running -= 1;

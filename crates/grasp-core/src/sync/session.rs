@@ -139,6 +139,16 @@ pub enum Auth {
     Done,
 }
 
+/// Watches that stay open until those in their place have been answered: what is on its way for
+/// them comes nowhere else.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub old: BTreeSet<SubNo>,
+    pub awaited: BTreeSet<SubNo>,
+    /// All that they watch is watched by the new ones.
+    pub covered: bool,
+}
+
 #[derive(Debug)]
 pub struct Session {
     pub conn: ConnNo,
@@ -162,6 +172,7 @@ pub struct Session {
     /// When it was last seen to whether what is watched could be packed better, and when it was.
     pub looked: Option<Mono>,
     pub repacked: Option<Mono>,
+    pub outgoing: Option<Outgoing>,
     /// Something that should be watched is not.
     pub unwatched: bool,
     /// Watches that the relay refused or ended.
@@ -187,9 +198,15 @@ impl Session {
             seen_faults: BTreeSet::new(),
             looked: None,
             repacked: None,
+            outgoing: None,
             unwatched: false,
             refused_watches: 0,
         }
+    }
+
+    /// The number of the one that is opened next.
+    pub fn next_sub(&self) -> SubNo {
+        SubNo(self.next_sub)
     }
 
     pub fn open(&mut self, sub: Sub) -> SubNo {
@@ -215,6 +232,10 @@ impl Session {
         {
             batch.running -= 1;
         }
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.old.remove(&no);
+            outgoing.covered &= !outgoing.awaited.remove(&no);
+        }
         if sub.is_live() {
             self.live = self.watched();
         }
@@ -222,11 +243,35 @@ impl Session {
     }
 
     /// The same for watches that nothing waits for.
-    pub fn close_watches(&mut self, subs: &[SubNo]) {
+    pub fn close_watches(&mut self, subs: &BTreeSet<SubNo>) {
         for no in subs {
             self.subs.remove(no);
         }
         self.live = self.watched();
+    }
+
+    /// It goes on to watch.
+    pub fn answered(&mut self, no: SubNo) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.awaited.remove(&no);
+        }
+    }
+
+    /// The watches whose successors have all been answered; they are closed.
+    pub fn retire(&mut self) -> Option<Outgoing> {
+        let outgoing = self
+            .outgoing
+            .take_if(|outgoing| outgoing.awaited.is_empty())?;
+        match outgoing.covered {
+            true => self.subs.retain(|no, _| !outgoing.old.contains(no)),
+            false => self.close_watches(&outgoing.old),
+        }
+        Some(outgoing)
+    }
+
+    fn is_outgoing(&self, no: SubNo) -> bool {
+        let outgoing = self.outgoing.as_ref();
+        outgoing.is_some_and(|outgoing| outgoing.old.contains(&no))
     }
 
     fn watched(&self) -> Items {
@@ -237,18 +282,23 @@ impl Session {
         live
     }
 
+    /// Those that watch, and stay.
+    pub fn live(&self) -> impl DoubleEndedIterator<Item = (SubNo, &Sub)> {
+        let subs = self.subs.iter().map(|(no, sub)| (*no, sub));
+        subs.filter(|(no, sub)| sub.is_live() && !self.is_outgoing(*no))
+    }
+
     pub fn live_subs(&self) -> usize {
-        self.subs.values().filter(|sub| sub.is_live()).count()
+        self.live().count()
     }
 
     pub fn live_filters(&self) -> usize {
-        let live = self.subs.values().filter(|sub| sub.is_live());
-        live.map(Sub::filters).sum()
+        self.live().map(|(_, sub)| sub.filters()).sum()
     }
 
     /// Room for one more request for history.
     pub fn has_room_to_work(&self, allowed: &Capabilities) -> bool {
-        let working = self.subs.len() - self.live_subs();
+        let working = self.subs.values().filter(|sub| !sub.is_live()).count();
         working < work_slots(allowed) && self.subs.len() < allowed.subscriptions as usize
     }
 

@@ -1,6 +1,7 @@
 //! What is watched live at a relay: new items as they come, packed anew when the subscriptions
 //! have become many, the recently active ones where there is no room for all.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::batch::{Doubt, Via};
@@ -9,7 +10,7 @@ use super::filters::{Chunk, chunks};
 use super::io::ToRelay;
 use super::items::{Items, RootIx};
 use super::note::Note;
-use super::session::{Purpose, Sub, filters_of};
+use super::session::{Outgoing, Purpose, Session, Sub, filters_of};
 use super::work::{FLOOD, is_void};
 use super::{Sync, Timer};
 use crate::clock::{Now, Timestamp};
@@ -21,8 +22,10 @@ const REPACK: Duration = Duration::from_secs(60);
 
 /// Watches that go, and what is opened in their place.
 struct Packed {
-    old: Vec<SubNo>,
+    old: BTreeSet<SubNo>,
     requests: Vec<Vec<Chunk>>,
+    /// What is opened watches all that goes.
+    covers: bool,
 }
 
 impl Sync {
@@ -139,11 +142,11 @@ impl Sync {
         let peer = self.peers.get(&relay)?;
         let session = peer.session()?;
         let most = self.limits.tags_per_filter as u64;
-        let (mut old, mut items) = (Vec::new(), Items::default());
-        for (no, sub) in &session.subs {
+        let (mut old, mut items) = (BTreeSet::new(), Items::default());
+        for (no, sub) in session.live() {
             let watched = sub.watched();
-            if sub.is_live() && watched.len() < most {
-                old.push(*no);
+            if watched.len() < most {
+                old.insert(no);
                 items.add(&watched);
             }
         }
@@ -153,7 +156,12 @@ impl Sync {
         let requests = self.pack(relay, &items);
         let room = old.len() + session.room_to_watch(&peer.capabilities);
         let fits = requests.len() < old.len() + new.len() && requests.len() <= room;
-        (fits && !requests.is_empty()).then_some(Packed { old, requests })
+        let covers = true;
+        (fits && !requests.is_empty()).then_some(Packed {
+            old,
+            requests,
+            covers,
+        })
     }
 
     /// Where no room is left, others take the place of those that were watched, now and then.
@@ -166,12 +174,17 @@ impl Sync {
         }
         let room = session.room_to_watch(&peer.capabilities) + session.live_subs();
         let requests = self.most_active(relay, known.target.clone(), room);
-        let live = session.subs.iter().filter(|(_, sub)| sub.is_live());
-        let old = live.map(|(no, _)| *no).collect();
-        (!requests.is_empty()).then_some(Packed { old, requests })
+        let old = session.live().map(|(no, _)| no).collect();
+        let covers = false;
+        (!requests.is_empty()).then_some(Packed {
+            old,
+            requests,
+            covers,
+        })
     }
 
-    /// The new ones are opened before the old ones are closed, where the relay has room for both.
+    /// The old ones are closed when the new ones have been answered, where the relay has room for
+    /// both.
     fn replace(&mut self, relay: RelayNo, packed: Packed, new: &[Vec<Chunk>], now: Now) {
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
@@ -183,30 +196,81 @@ impl Sync {
         session.repacked = Some(now.mono);
         let filters = session.live_filters();
         let has_room = session.subs.len() + packed.requests.len() <= allowed;
-        let mut asked = session.live.clone();
+        // Bitmaps of all that is watched: not for each new root.
+        let mut asked = (!packed.covers).then(|| session.live.clone());
+        self.tell(relay, |relay| Note::Consolidating { relay, filters });
+        match has_room {
+            true => self.open_beside(relay, packed, now),
+            false => self.open_instead(relay, packed, now),
+        }
+        if let Some(asked) = &mut asked {
+            for chunk in new.iter().flatten() {
+                asked.add(&chunk.items());
+            }
+            self.on_watched(relay, asked);
+            self.expect_turn_if_needed(relay, now);
+        }
+    }
+
+    fn open_beside(&mut self, relay: RelayNo, packed: Packed, now: Now) {
+        let before = self.next_sub(relay);
+        for request in packed.requests {
+            self.open_watch(relay, request, None, now);
+        }
+        if let Some(session) = self.session_mut(relay) {
+            let opened = session.subs.range(before..);
+            session.outgoing = Some(Outgoing {
+                awaited: opened.map(|(no, _)| *no).collect(),
+                old: packed.old,
+                covered: packed.covers,
+            });
+        }
+        self.retire(relay, now);
+    }
+
+    fn open_instead(&mut self, relay: RelayNo, packed: Packed, now: Now) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
         let mut moved = Items::default();
         for sub in packed.old.iter().filter_map(|no| session.subs.get(no)) {
             moved.add(&sub.watched());
         }
-        self.tell(relay, |relay| Note::Consolidating { relay, filters });
-        if !has_room {
-            self.unwatch(relay, &packed.old);
-        }
+        session.close_watches(&packed.old);
+        session.fail(&moved);
+        self.unsubscribe(relay, &packed.old);
         for request in packed.requests {
             self.open_watch(relay, request, None, now);
         }
-        if has_room {
-            self.unwatch(relay, &packed.old);
-        } else {
-            if let Some(session) = self.session_mut(relay) {
-                session.fail(&moved);
-            }
-            self.doubt(relay, &moved, now);
+        self.doubt(relay, &moved, now);
+    }
+
+    /// It goes on to watch: those in whose place it was opened may go.
+    pub(super) fn answered(&mut self, relay: RelayNo, no: SubNo) {
+        if let Some(session) = self.session_mut(relay) {
+            session.answered(no);
+            self.again.insert(relay);
         }
-        for chunk in new.iter().flatten() {
-            asked.add(&chunk.items());
+    }
+
+    /// Closes the watches whose successors have been answered.
+    fn retire(&mut self, relay: RelayNo, now: Now) {
+        let retired = self.session_mut(relay).and_then(Session::retire);
+        let Some(retired) = retired else {
+            return;
+        };
+        self.unsubscribe(relay, &retired.old);
+        if !retired.covered {
+            self.expect_turn_if_needed(relay, now);
         }
-        self.on_watched(relay, &asked);
+    }
+
+    fn next_sub(&self, relay: RelayNo) -> SubNo {
+        let session = self.peers.get(&relay).and_then(|peer| peer.session());
+        session.map_or(SubNo(0), Session::next_sub)
+    }
+
+    fn expect_turn_if_needed(&mut self, relay: RelayNo, now: Now) {
         if !self.unwatched(relay).is_empty() {
             self.expect_turn(relay, now);
         }
@@ -231,12 +295,10 @@ impl Sync {
         }
     }
 
-    fn unwatch(&mut self, relay: RelayNo, subs: &[SubNo]) {
-        let Some(session) = self.session_mut(relay) else {
+    fn unsubscribe(&mut self, relay: RelayNo, subs: &BTreeSet<SubNo>) {
+        let Some(conn) = self.session_mut(relay).map(|session| session.conn) else {
             return;
         };
-        let conn = session.conn;
-        session.close_watches(subs);
         for no in subs {
             self.ask(relay, conn, ToRelay::Unsubscribe(*no));
         }
@@ -256,12 +318,13 @@ impl Sync {
         };
         let excess = session.live_subs();
         let excess = excess.saturating_sub(session.watch_slots(&capabilities));
-        let live = session.subs.iter().rev().filter(|(_, sub)| sub.is_live());
-        let excess: Vec<SubNo> = live.take(excess).map(|(no, _)| *no).collect();
+        let newest = session.live().rev().take(excess);
+        let excess: Vec<SubNo> = newest.map(|(no, _)| no).collect();
         let unwatched = std::mem::take(&mut session.unwatched);
         for no in excess {
             self.end_watch(relay, no, now);
         }
+        self.retire(relay, now);
         if unwatched {
             self.watch_more(relay, now);
         }

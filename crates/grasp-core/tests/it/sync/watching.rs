@@ -240,14 +240,18 @@ fn many_requests_to_watch_become_few() {
         peers.news(root(n, &[repo(1)]));
         peers.pass_with(ONE, 30 * SECOND);
         let asked = peers.asked(ONE);
-        let opened = asked.iter().position(
-            |what| matches!(what, ToRelay::Subscribe { filters, .. } if filters.len() > 3),
-        );
-        let closed = asked
-            .iter()
-            .position(|what| matches!(what, ToRelay::Unsubscribe(_)));
-        if let (Some(opened), Some(closed)) = (opened, closed) {
-            assert!(opened < closed, "E10: no moment without a watch");
+        let opened = asked.iter().find_map(|what| match what {
+            ToRelay::Subscribe { sub, filters, .. } if filters.len() > 3 => Some(*sub),
+            _ => None,
+        });
+        if let Some(opened) = opened {
+            let closes = |what: &ToRelay| matches!(what, ToRelay::Unsubscribe(_));
+            assert!(
+                !asked.iter().any(closes),
+                "E10: what is on its way for the old ones comes nowhere else"
+            );
+            peers.eose(ONE, opened, 0);
+            assert!(peers.asked(ONE).iter().any(closes));
             let noted = |note: &&Note| matches!(note, Note::Consolidating { .. });
             assert_eq!(peers.notes.iter().filter(noted).count(), 1);
             return;
