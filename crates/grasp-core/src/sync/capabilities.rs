@@ -106,14 +106,15 @@ impl Capabilities {
         self.learn(&said, limits);
     }
 
-    /// An answer to several filters had so many events: could one of them have been cut?
-    pub fn may_be_cut(&self, events: u32) -> bool {
-        events >= self.proven_page.max(1)
+    /// An answer had so many events, of filters that asked for at most `limit` each: could one
+    /// of them have been cut?
+    pub fn may_be_cut(&self, events: u32, limit: u32) -> bool {
+        events >= self.proven_page.min(limit).max(1)
     }
 
     /// An answer to one filter had so many events. True if it may have been cut.
-    pub fn prove(&mut self, events: u32) -> bool {
-        let may_be_cut = self.may_be_cut(events);
+    pub fn prove(&mut self, events: u32, limit: u32) -> bool {
+        let may_be_cut = self.may_be_cut(events, limit);
         self.proven_page = self.proven_page.max(events);
         may_be_cut
     }
@@ -239,12 +240,13 @@ mod tests {
     #[test]
     fn an_answer_smaller_than_the_largest_so_far_was_not_cut() {
         let mut known = capabilities();
-        assert!(!known.prove(0), "nothing is there");
-        assert!(known.prove(30));
-        assert!(!known.prove(29));
-        assert!(known.prove(30), "as many again: perhaps its cap");
-        assert!(known.prove(100));
-        assert!(!known.prove(30));
+        assert!(!known.prove(0, 500), "nothing is there");
+        assert!(known.prove(30, 500));
+        assert!(!known.prove(29, 500));
+        assert!(known.prove(30, 500), "as many again: perhaps its cap");
+        assert!(known.prove(100, 500));
+        assert!(!known.prove(30, 500));
+        assert!(known.prove(30, 30), "no more were asked for");
     }
 
     #[test]

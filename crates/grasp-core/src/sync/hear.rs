@@ -1,7 +1,7 @@
 //! What a relay says to what was asked of it.
 
 use super::batch::{How, Step};
-use super::capabilities::Reconciles;
+use super::capabilities::{Capabilities, Reconciles};
 use super::downloads::BatchNo;
 use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::note::Note;
@@ -202,7 +202,8 @@ impl Sync {
 
     fn may_be_cut(&self, relay: RelayNo, sent: u32, complete: bool) -> bool {
         let peer = self.peers.get(&relay);
-        !complete && peer.is_some_and(|peer| peer.capabilities.may_be_cut(sent))
+        let cut = |known: &Capabilities| known.may_be_cut(sent, known.limit);
+        !complete && peer.is_some_and(|peer| cut(&peer.capabilities))
     }
 
     /// It goes on to watch; what was stored before has come.
@@ -290,7 +291,7 @@ impl Sync {
 
     fn on_fetched(&mut self, relay: RelayNo, sent: u32, missing: Vec<EventId>, now: Now) {
         if let Some(peer) = self.peers.get_mut(&relay) {
-            peer.capabilities.prove(sent);
+            peer.capabilities.prove(sent, u32::MAX);
         }
         if sent > 0 {
             // It may have cut its answer.

@@ -23,6 +23,8 @@ pub struct Paging {
     edge: BTreeSet<EventId>,
     page: BTreeSet<(Timestamp, EventId)>,
     pages: u32,
+    /// Events that the page asks for at most.
+    limit: u32,
 }
 
 /// How a page ended.
@@ -52,7 +54,13 @@ impl Paging {
             edge: BTreeSet::new(),
             page: BTreeSet::new(),
             pages: 0,
+            limit: u32::MAX,
         }
+    }
+
+    /// The next page is asked for, with so many events at most.
+    pub fn ask(&mut self, limit: u32) {
+        self.limit = limit;
     }
 
     /// The newest second that the next page asks for.
@@ -72,7 +80,7 @@ impl Paging {
     pub fn end(&mut self, end: PageEnd, capabilities: &mut Capabilities) -> Paged {
         let page = std::mem::take(&mut self.page);
         let count = u32::try_from(page.len()).unwrap_or(u32::MAX);
-        let may_be_cut = capabilities.prove(count) || end.unsure;
+        let may_be_cut = capabilities.prove(count, self.limit) || end.unsure;
         self.pages += 1;
         let more = !end.complete && may_be_cut && self.pages < MAX_PAGES;
         let Some((oldest, _)) = page.first().copied().filter(|_| more) else {
@@ -118,6 +126,8 @@ mod tests {
     struct Relay {
         events: Vec<(Timestamp, EventId, u8)>,
         cap: usize,
+        /// What we ask for at most, but for full seconds.
+        limit: usize,
         rng: fastrand::Rng,
     }
 
@@ -125,6 +135,7 @@ mod tests {
         fn new(seed: u64) -> Self {
             let mut rng = fastrand::Rng::with_seed(seed);
             let (cap, seconds) = (rng.usize(2..12), rng.u64(1..40));
+            let limit = rng.usize(2..20);
             let mut events = Vec::new();
             for n in 0..rng.u32(0..200) {
                 let mut id = [0; 32];
@@ -137,17 +148,27 @@ mod tests {
                     events.push((at, EventId(id), value));
                 }
             }
-            Self { events, cap, rng }
+            Self {
+                events,
+                cap,
+                limit,
+                rng,
+            }
         }
 
-        fn answer(&mut self, values: &[u8], since: u64, until: u64) -> Vec<(Timestamp, EventId)> {
+        fn answer(
+            &mut self,
+            values: &[u8],
+            (since, until): (u64, u64),
+            limit: usize,
+        ) -> Vec<(Timestamp, EventId)> {
             let wanted = |(at, _, value): &&(Timestamp, EventId, u8)| {
                 values.contains(value) && (since..=until).contains(&at.0)
             };
             let found = self.events.iter().filter(wanted);
             let mut found: Vec<_> = found.map(|(at, id, _)| (*at, *id)).collect();
             found.sort_by_key(|(at, id)| (std::cmp::Reverse(*at), *id));
-            found.truncate(self.cap);
+            found.truncate(self.cap.min(limit));
             if self.rng.bool() {
                 found.extend(found.first().copied());
             }
@@ -166,9 +187,14 @@ mod tests {
     ) -> usize {
         let mut paging = Paging::new(Timestamp(until));
         let mut pages = 0;
+        let limit = match since == until {
+            true => 5_000,
+            false => relay.limit,
+        };
         loop {
             pages += 1;
-            for (at, id) in relay.answer(values, since, paging.until().0) {
+            paging.ask(limit as u32);
+            for (at, id) in relay.answer(values, (since, paging.until().0), limit) {
                 found.insert(id);
                 paging.took(id, at);
             }

@@ -302,7 +302,7 @@ impl Sync {
         relay: RelayNo,
         batch: BatchNo,
         step: Step,
-        paging: Paging,
+        mut paging: Paging,
         now: Now,
     ) {
         let Some(peer) = self.peers.get(&relay) else {
@@ -317,6 +317,7 @@ impl Sync {
         let mut filter = step.chunk.filter(step.letter, index, step.since);
         filter.until = Some(paging.until());
         filter.limit = Some(limit as usize);
+        paging.ask(limit);
         let past = step.since.is_some_and(|since| since > paging.until());
         if is_void(&filter) || past {
             return self.try_finish(batch, now);
