@@ -36,6 +36,13 @@ pub(crate) struct Expected<'a> {
     pub(crate) calm_at: std::time::Duration,
     pub(crate) relays_per_repository: usize,
     pub(crate) bootstrap: usize,
+    /// So few events are remembered that some are forgotten that came too early; they come when
+    /// everything is compared.
+    pub(crate) forgets: bool,
+    /// So few events of a key may wait that they take turns, each for half an hour.
+    pub(crate) take_turns: bool,
+    /// Events that were to be held, whether or not the disk took them.
+    pub(crate) waited: &'a BTreeSet<EventId>,
 }
 
 impl Expected<'_> {
@@ -62,7 +69,9 @@ impl Expected<'_> {
 
     fn counts(&self, relay: &Relay) -> bool {
         match self.since {
-            Since::Storm => relay.traits.is_prompt() && relay.away_until <= self.calm_at,
+            Since::Storm => {
+                relay.traits.is_prompt() && relay.away_until <= self.calm_at && !self.forgets
+            }
             Since::Day => relay.traits.is_honest(),
         }
     }
@@ -138,7 +147,11 @@ impl Expected<'_> {
         disk.is_stored(&event.id)
             || disk.foresee(event).is_some()
             || is_inadmissible(event, self.now)
-            || self.needs_git(event) && self.was_here(event)
+            || self.needs_git(event) && (self.was_here(event) || self.has_to_wait())
+    }
+
+    fn has_to_wait(&self) -> bool {
+        self.take_turns && self.since == Since::Storm
     }
 
     fn needs_git(&self, event: &Event) -> bool {
@@ -151,7 +164,7 @@ impl Expected<'_> {
     /// It waited for its git data, or nobody here would let it wait.
     fn was_here(&self, event: &Event) -> bool {
         let (disk, registry) = (self.view.disk, self.view.core.registry());
-        if disk.once_held.contains_key(&event.id) || disk.once_stored.contains_key(&event.id) {
+        if self.waited.contains(&event.id) || disk.once_stored.contains_key(&event.id) {
             return true;
         }
         match event.kind {

@@ -1,7 +1,7 @@
 //! The event heap, the clock and the steps: whatever happens, happens here, in one order.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const LONG_CALM: Duration = Duration::from_secs(5 * 60 * 60);
 /// seeds in a hundred miss an event until the next day; every other check is on.
 const COMPARES_SYNC: bool = true;
 /// After a last restart in fair weather nothing may change.
-const AFTERMATH: Duration = Duration::from_secs(10 * 60);
+const AFTERMATH: Duration = Duration::from_secs(25 * 60);
 /// Then the day passes for which expired announcements are remembered.
 const DAY: Duration = Duration::from_secs(26 * 60 * 60);
 /// The answer of disk or git is on its way for up to this time.
@@ -160,6 +160,8 @@ struct World<'t> {
     latest: Timestamp,
     calm: bool,
     restarted: bool,
+    /// Events that were to be held, whether or not the disk took them.
+    waited: BTreeSet<EventId>,
     heap: BinaryHeap<Reverse<(Duration, u64)>>,
     happenings: BTreeMap<u64, Happening>,
     next: u64,
@@ -224,6 +226,7 @@ impl<'t> World<'t> {
             latest: Timestamp(EPOCH),
             calm: false,
             restarted: false,
+            waited: BTreeSet::new(),
             heap: BinaryHeap::new(),
             happenings: BTreeMap::new(),
             next: 0,
@@ -561,6 +564,7 @@ impl<'t> World<'t> {
             self.lose_objects();
         }
         self.git.forget_prepared();
+        self.forget_waiting();
         self.life += 1;
         self.net.cut_all();
         self.checkers = Checkers::default();
@@ -616,7 +620,10 @@ impl<'t> World<'t> {
             self.checkers.effect(&effect, &view)?;
             match effect {
                 Effect::Store { ticket, event } => self.enqueue(Write::Store(ticket, event)),
-                Effect::Commit { job, changes } => self.enqueue(Write::Commit(job, changes)),
+                Effect::Commit { job, changes } => {
+                    self.note_waiting(&changes);
+                    self.enqueue(Write::Commit(job, changes));
+                }
                 Effect::Git { job, repo, task } => self.assign(job, repo, task),
                 Effect::Answer { ticket, answer } => self.answered(ticket, &answer),
                 Effect::Announce { event, .. } => {

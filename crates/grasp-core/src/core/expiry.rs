@@ -52,8 +52,8 @@ impl Core {
                 None => self.remember(id, &repo, facts),
             };
         }
-        let event = Arc::clone(&held.event);
-        self.tell_sync_expired(&event);
+        let (event, needs) = (Arc::clone(&held.event), held.needs.clone());
+        self.tell_sync_expired(&event, &needs);
         self.give_up(id, &Refusal::Expired, facts);
     }
 

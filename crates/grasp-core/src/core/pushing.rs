@@ -105,6 +105,8 @@ impl Core {
             }
             if !self.is_place(repo, id, facts) {
                 self.early_tips.insert(repo.clone(), *id, *tip, until);
+                // It may have waited for this in vain.
+                self.sync.look_for(*id);
             }
         }
         Ok(())

@@ -18,8 +18,10 @@ use crate::sync::io::FromRelay;
 use crate::sync::{self, Fate, News, Outcome, Stage, SyncEffect};
 use crate::ticket::{ConnNo, RelayNo, Ticket};
 
-/// Events that waited for their git data in vain are left alone for so long.
+/// Events that are not taken for a reason that may change are left alone for so long.
 const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The same for those whose git data was nowhere: the next daily run brings them again.
+const REST_WITHOUT_DATA: Duration = Duration::from_secs(20 * 60 * 60);
 /// Causes that an early event is found by, besides its own address: about 50 bytes each.
 const MAX_MARKS: usize = 4;
 /// Things that an accepted event names and that may have come before it.
@@ -62,6 +64,7 @@ impl Core {
             if is_new && served {
                 self.watch_roots(&repo, facts);
             }
+            self.look_again_at_updates(&repo, facts);
         }
         let here = Here {
             facts,
@@ -79,6 +82,18 @@ impl Core {
                 self.sync.news(news, self.now.mono);
             }
         }
+    }
+
+    /// An update of a pull request that came while none of its repositories was here names only
+    /// the pull request.
+    fn look_again_at_updates(&mut self, repo: &RepoId, facts: &dyn Facts) {
+        if !self.registry.is_hosted(repo) || !self.sync.expects_early() {
+            return;
+        }
+        let roots = facts.roots(repo, &[nip34::PULL_REQUEST]);
+        let came = |event: &Arc<Event>| mark(&Cause::Came(Target::Event(event.id)));
+        let causes: Vec<u64> = roots.iter().map(came).collect();
+        self.sync.look_again(&causes);
     }
 
     fn drain_sync(&mut self) {
@@ -165,10 +180,20 @@ impl Core {
         self.sync.accepted(&event.id, &marks, &named, self.now);
     }
 
-    /// A held event has waited in vain: it need not be fetched every day.
-    pub(super) fn tell_sync_expired(&mut self, event: &Event) {
-        let until = self.now.unix.saturating_add(REST);
-        self.sync.dismiss(event, Fate::Rests(until, marks(event)));
+    /// A held event has waited in vain: it need not be fetched again at once.
+    pub(super) fn tell_sync_expired(&mut self, event: &Event, needs: &Needs) {
+        let waited_for_events = matches!(needs, Needs::Arrival(_) | Needs::Release(_));
+        let (rest, marks) = match waited_for_events {
+            true => (REST, marks(event)),
+            // Announcements and states come and go: those that waited in vain would take the
+            // place of those that never had a chance. Only what names it brings it back.
+            false => {
+                let named = event.address().as_ref().map(mark_named);
+                (REST_WITHOUT_DATA, named.into_iter().collect())
+            }
+        };
+        let until = self.now.unix.saturating_add(rest);
+        self.sync.dismiss(event, Fate::Rests(until, marks));
     }
 
     /// Another relay brings an event: one that need not come again is not judged again.

@@ -240,11 +240,23 @@ impl Sync {
         self.recall_all(ids);
     }
 
+    /// Some events wait for others.
+    pub fn expects_early(&self) -> bool {
+        self.is_on() && self.memo.early() > 0
+    }
+
     /// Something has changed that others may have waited for.
     pub fn look_again(&mut self, causes: &[u64]) {
-        if self.is_on() && self.memo.early() > 0 {
+        if self.expects_early() {
             let ids = self.memo.waiting_for(causes);
             self.recall_all(ids);
+        }
+    }
+
+    /// Somebody speaks of an event that was left alone.
+    pub fn look_for(&mut self, id: EventId) {
+        if self.is_on() {
+            self.recall(id, true);
         }
     }
 

@@ -133,6 +133,8 @@ pub enum How {
     Compare,
     /// REQ with `until`, page by page.
     Pages,
+    /// The same, and it could not be compared.
+    OnlyPages,
 }
 
 /// One filter over one stretch of time.

@@ -263,10 +263,17 @@ impl Sync {
         known: usize,
     ) {
         let alone = step.since == Some(at) && step.until == Some(at);
+        let known_as = self.peers.get(&relay).map(|peer| &peer.capabilities);
+        let compares = known_as.is_some_and(|known| known.reconciles == Reconciles::Yes);
+        let mut how = step.how;
         let parts = match step.chunk.halves() {
             Some(halves) => halves.to_vec(),
             // By itself it may be asked for with a higher limit.
             None if !alone => vec![step.chunk.clone()],
+            None if compares && how == How::Pages => {
+                how = How::Compare;
+                vec![step.chunk.clone()]
+            }
             None => {
                 // A few events are all there are, almost certainly.
                 if known >= NO_FEW {
@@ -281,7 +288,7 @@ impl Sync {
                     chunk,
                     since: Some(at),
                     until: Some(at),
-                    how: How::Pages,
+                    how,
                     tries: 0,
                     letter: step.letter,
                 });
@@ -443,7 +450,15 @@ impl Sync {
                 self.fail(relay, batch, now);
                 true
             }
-            Purpose::Page { batch, step, .. } => self.put_back(relay, batch, step, why, now),
+            Purpose::Page {
+                batch,
+                mut step,
+                paging,
+            } => {
+                // It goes on where it was: a relay that lets us ask so often would never end.
+                step.until = Some(paging.until());
+                self.put_back(relay, batch, step, why, now)
+            }
             Purpose::Compare { batch, step } => {
                 self.compare_otherwise(relay, batch, step, why, now)
             }
@@ -511,7 +526,7 @@ impl Sync {
             | Complaint::Invalid
             | Complaint::Unsupported
             | Complaint::Other => {
-                step.how = How::Pages;
+                step.how = How::OnlyPages;
                 step.tries = 0;
                 steps.push(step);
                 self.do_without_comparison(relay, no, why);
@@ -540,7 +555,7 @@ impl Sync {
         let first = !std::mem::replace(&mut peer.warned, true);
         if let Some(batch) = peer.batch_mut(no) {
             for step in &mut batch.steps {
-                step.how = How::Pages;
+                step.how = How::OnlyPages;
             }
         }
         if first {
@@ -732,7 +747,7 @@ fn halved(mut step: Step, now: Now) -> Vec<Step> {
     step.tries = step.tries.saturating_add(1);
     if last <= first || step.tries > MAX_CUTS {
         return vec![Step {
-            how: How::Pages,
+            how: How::OnlyPages,
             tries: 0,
             ..step
         }];

@@ -261,7 +261,7 @@ impl Sync {
     ) {
         match step.how {
             How::Compare => self.compare(relay, batch, step, now, here),
-            How::Pages => {
+            How::Pages | How::OnlyPages => {
                 let until = Timestamp(now.unix.0.saturating_add(AHEAD));
                 let paging = Paging::new(step.until.unwrap_or(until));
                 self.page(relay, batch, step, paging, now);

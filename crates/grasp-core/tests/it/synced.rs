@@ -6,7 +6,7 @@ use grasp_core::sync::io::ToRelay;
 use grasp_core::{Answer, Kind};
 use grasp_sim::forge;
 
-use crate::scene::{CAROL, MAIN, MALLORY, Scene, served, state, tool};
+use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, served, state, state_at, tool};
 use crate::stage::ALICE;
 
 #[test]
@@ -83,4 +83,40 @@ fn relays_of_an_announcement_are_dialled_and_we_ourselves_are_not() {
         _ => None,
     });
     assert_eq!(dialled.collect::<Vec<_>>(), ["wss://other.example"]);
+}
+
+#[test]
+fn a_state_that_waited_in_vain_does_not_come_back_with_an_older_one() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let newer = state(&scene, ALICE, &[(MAIN, forge::commit(2))]);
+    assert_eq!(scene.sync(&newer), Answer::Held);
+    scene.pass(scene.policy.limits.held_for + MINUTE);
+    assert!(!scene.holds(&newer));
+    let older = state_at(ALICE, newer.created_at.0 - 1, &[(MAIN, forge::commit(3))]);
+    assert_eq!(scene.sync(&older), Answer::Held);
+    assert_eq!(scene.sync(&newer), Answer::Duplicate, "it had its turn");
+    scene.pass(24 * 60 * MINUTE);
+    assert_eq!(scene.sync(&newer), Answer::Held, "once a day");
+}
+
+#[test]
+fn an_update_that_came_before_the_repository_of_its_pull_request_is_taken_then() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let (first, second) = (forge::commit(2), forge::commit(3).to_string());
+    let repos = [tool(ALICE)];
+    let request = forge::pull_request(CAROL, scene.unix(), &repos, &first.to_string());
+    scene.sync(&request);
+    let name = format!("refs/nostr/{}", request.id);
+    scene.push(&tool(ALICE), &[(&name, Some(first))]).unwrap();
+    assert!(scene.serves(&request));
+    let gone = forge::deletion(ALICE, scene.unix() + 1, "a", &address);
+    scene.publish(&gone);
+    let update = forge::update(CAROL, scene.unix(), &request.id, &second);
+    assert_eq!(scene.sync(&update), Answer::Refused(Refusal::Orphan));
+    scene.pass(MINUTE);
+    served(&mut scene, ALICE, &[]);
+    assert_eq!(scene.sync(&update), Answer::Held);
 }

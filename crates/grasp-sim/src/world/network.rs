@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grasp_core::sync::io::ToRelay;
-use grasp_core::{ConnNo, Delivery, Event, Input, Origin, RelayNo, Ticket};
+use grasp_core::{
+    Change, ConnNo, Delivery, Event, Input, Limits, Origin, RelayNo, SyncLimits, Ticket,
+};
 
 use super::{Happening, World, short};
 use crate::net::{Moment, Stir, Word};
@@ -192,8 +194,25 @@ impl World<'_> {
             calm_at: self.climate.storm,
             relays_per_repository: self.company.limits.relays_per_repository,
             bootstrap: self.company.bootstrap,
+            forgets: self.company.limits.remembered < SyncLimits::default().remembered,
+            take_turns: self.climate.held_per_key < Limits::default().held_per_key,
+            waited: &self.waited,
         };
         expected.compare()
+    }
+
+    pub(super) fn note_waiting(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Hold { event, .. } = change {
+                self.waited.insert(event.id);
+            }
+        }
+    }
+
+    /// What was held in memory alone is gone.
+    pub(super) fn forget_waiting(&mut self) {
+        let disk = &self.disk;
+        self.waited.retain(|id| disk.once_held.contains_key(id));
     }
 
     fn moment(&self) -> Moment {

@@ -337,3 +337,52 @@ fn an_early_event_is_asked_for_when_what_it_waits_for_has_come() {
     let ids: Vec<_> = subs.iter().filter_map(|(_, f)| f[0].ids.clone()).collect();
     assert_eq!(ids, [vec![event.id]], "hours later");
 }
+
+#[test]
+fn pages_go_on_where_the_relay_lost_patience() {
+    let (mut peers, page) = Peers::paged(ONE);
+    for n in 0..5 {
+        peers.bring(ONE, page, &note(n, EPOCH - u64::from(n)));
+    }
+    peers.eose(ONE, page, 5);
+    let (page, filters) = peers.subscribed(ONE).remove(0);
+    assert_eq!(filters[0].until, Some(Timestamp(EPOCH - 4)));
+    peers.close(ONE, page, Complaint::RateLimited);
+    peers.pass_with(ONE, 90 * SECOND);
+    let again = peers.subscribed(ONE);
+    let until: Vec<_> = again.iter().map(|(_, filters)| filters[0].until).collect();
+    assert!(
+        until.contains(&Some(Timestamp(EPOCH - 4))),
+        "it lets us ask so often and would never come to an end: {until:?}"
+    );
+}
+
+#[test]
+fn a_second_that_pages_cannot_show_is_compared() {
+    let mut peers = Peers::in_step(ONE);
+    peers.news(root(9, &[repo(1)]));
+    peers.pass(SECOND);
+    let mut compared = Vec::new();
+    for _ in 0..20 {
+        for what in peers.asked(ONE) {
+            match what {
+                ToRelay::Subscribe { sub, filters, .. } => {
+                    let asked = |f: &grasp_core::Filter| letter(f) == Some('E');
+                    let some = filters.iter().any(asked);
+                    // Never more than three, however high the limit.
+                    for n in 0..3 * u8::from(some) {
+                        peers.bring(ONE, sub, &note(n, EPOCH));
+                    }
+                    peers.eose(ONE, sub, 3 * u32::from(some));
+                }
+                ToRelay::Reconcile { sub, filter, .. } => {
+                    compared.push((filter.since, filter.until));
+                    peers.reconciled(ONE, sub);
+                }
+                _ => {}
+            }
+        }
+    }
+    let second = Some(Timestamp(EPOCH));
+    assert_eq!(compared, [(second, second)]);
+}
