@@ -41,9 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CALM: Duration = Duration::from_secs(70 * 60);
 /// With other relays about, some things are said hours later.
 const LONG_CALM: Duration = Duration::from_secs(5 * 60 * 60);
-/// Whether what sync brought is compared in the end with what it should have. Off as long as a few
-/// seeds in a hundred miss an event until the next day; every other check is on.
-const COMPARES_SYNC: bool = true;
 /// After a last restart in fair weather nothing may change.
 const AFTERMATH: Duration = Duration::from_secs(25 * 60);
 /// Then the day passes for which expired announcements are remembered.
