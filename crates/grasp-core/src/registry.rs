@@ -1,5 +1,6 @@
 //! Hosted repositories: what is announced, who maintains it, and which state was applied last.
 
+mod clones;
 mod maintainers;
 
 use std::cell::RefCell;

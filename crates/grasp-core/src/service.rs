@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use crate::clone_url::CloneUrl;
 use crate::id::Pubkey;
 use crate::relay_url::RelayUrl;
 
@@ -46,6 +47,12 @@ impl Service {
     /// An address on our own host and port, whatever the path: dialling it would be talking to
     /// ourselves.
     pub fn is_at(&self, url: &RelayUrl) -> bool {
+        let url = Url::parse(url.as_str()).ok();
+        url.is_some_and(|url| Self::of(&url).as_ref() == Some(self))
+    }
+
+    /// A git server on our own host and port, whatever the path.
+    pub fn is_clone_at(&self, url: &CloneUrl) -> bool {
         let url = Url::parse(url.as_str()).ok();
         url.is_some_and(|url| Self::of(&url).as_ref() == Some(self))
     }

@@ -1,7 +1,9 @@
 //! Kind 30617: a repository, where it is, and whom its author trusts with it.
 
 use super::Rank;
+use super::clones::clones;
 use super::repo::{Identifier, IdentifierError, RepoId};
+use crate::clone_url::CloneUrl;
 use crate::event::Event;
 use crate::id::Pubkey;
 use crate::relay_url::RelayUrl;
@@ -22,6 +24,8 @@ pub struct Announcement {
     pub lists_us: bool,
     /// The other relays that it names, each once, the first few.
     pub relays: Vec<RelayUrl>,
+    /// The other git servers that it names, each once, the first few.
+    pub clones: Vec<CloneUrl>,
 }
 
 impl Announcement {
@@ -34,6 +38,7 @@ impl Announcement {
         Ok(Self {
             lists_us: clone_here && relay_here,
             relays: relays(event, us),
+            clones: clones(event, us),
             listed: listed(event),
             rank: Rank::of(event),
             repo,

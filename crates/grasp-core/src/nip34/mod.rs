@@ -1,12 +1,14 @@
 //! NIP-34 read into types. What an event says is here; what follows from it is not.
 
 pub mod announcement;
+pub mod clones;
 pub mod pull_request;
 pub mod related;
 pub mod repo;
 pub mod state;
 
 pub use announcement::Announcement;
+pub use clones::{MAX_CLONES, clones};
 pub use pull_request::PullRequest;
 pub use related::{Target, targets};
 pub use repo::{Identifier, IdentifierError, RepoId};

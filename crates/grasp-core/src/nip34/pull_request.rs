@@ -1,10 +1,13 @@
 //! Kinds 1618 and 1619: a tip that waits to be merged, and its next version.
 
+use super::clones;
 use super::repo::RepoId;
 use super::{PULL_REQUEST, PULL_REQUEST_UPDATE};
+use crate::clone_url::CloneUrl;
 use crate::event::{Address, Event};
 use crate::git::ObjectId;
 use crate::id::EventId;
+use crate::service::Service;
 
 /// Repositories that one pull request is for; the others that it names are not looked at.
 pub const MAX_REPOS: usize = 16;
@@ -41,5 +44,15 @@ impl PullRequest {
                 .filter(|_| event.kind == PULL_REQUEST_UPDATE)
                 .and_then(|id| EventId::from_hex(id).ok()),
         })
+    }
+
+    /// Where its tip may be, as it says itself. Read when a tip is looked for, not on every read.
+    pub fn clones(event: &Event, us: &Service) -> Vec<CloneUrl> {
+        let is_one = event.kind == PULL_REQUEST || event.kind == PULL_REQUEST_UPDATE;
+        if is_one {
+            clones(event, us)
+        } else {
+            Vec::new()
+        }
     }
 }

@@ -187,6 +187,7 @@ mod tests {
             listed,
             lists_us: true,
             relays: Vec::new(),
+            clones: Vec::new(),
         };
         registry.announce(announcement, Standing::Served);
     }
@@ -292,6 +293,7 @@ mod tests {
                 listed: vec![key(2)],
                 lists_us: true,
                 relays: Vec::new(),
+                clones: Vec::new(),
             };
             registry.announce(announcement, Standing::Held);
         }
