@@ -40,7 +40,7 @@ pub use crate::core::{
 pub use crate::event::{Event, Kind};
 pub use crate::filter::Filter;
 pub use crate::id::{EventId, Pubkey, Signature};
-pub use crate::limits::{Limits, SyncLimits};
+pub use crate::limits::{DomainLimits, HuntLimits, Limits, SyncLimits};
 pub use crate::nip34::{Identifier, RepoId};
 pub use crate::registry::MaintainerRule;
 pub use crate::relay_url::RelayUrl;

@@ -1,9 +1,11 @@
 //! Every bound of the relay, with its arithmetic. All of them are settings; these are the
 //! defaults. Beyond a bound there is a clear refusal, never a crash.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::clone_url::Domain;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -86,6 +88,7 @@ pub struct Limits {
     pub write_timeout: Duration,
 
     pub sync: SyncLimits,
+    pub hunt: HuntLimits,
 }
 
 /// Times and bounds of the sync with other relays.
@@ -207,6 +210,78 @@ impl Default for SyncLimits {
     }
 }
 
+/// Times and bounds of the hunt for git data at other git servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HuntLimits {
+    pub enabled: bool,
+    /// After a user's event a push is expected for so long.
+    pub user_delay: Duration,
+    /// Events from other relays come in bursts, which end within so long.
+    pub synced_delay: Duration,
+    /// How long a repository waits after each attempt that left something missing.
+    pub backoff: Backoff,
+    pub domain: DomainLimits,
+    /// Domains with limits of their own.
+    pub domains: BTreeMap<Domain, DomainLimits>,
+    /// Fetches at once, from all domains.
+    pub fetches: usize,
+    /// A server that sends nothing for so long has the next one asked beside it.
+    pub hedge_after: Duration,
+    /// How long a domain is left alone that failed twice in a row, and then each time. Half of the
+    /// time for which an event is held, so that every event has each of its servers asked.
+    pub rest: Backoff,
+    /// How long everything is left alone when our disk is nearly full.
+    pub disk_pause: Duration,
+    /// Repositories that wait at once, with about 1 kB each: 50 MB.
+    pub repositories: usize,
+    /// Domains that are kept in mind, with about 0.7 kB each: 7 MB.
+    pub domains_known: usize,
+}
+
+/// What is asked of one host and port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainLimits {
+    /// Fetches at once; at least one.
+    pub concurrent: u32,
+    /// Fetches in any 60 seconds; at least one.
+    pub per_minute: u32,
+}
+
+impl Default for DomainLimits {
+    fn default() -> Self {
+        Self {
+            concurrent: 5,
+            per_minute: 30,
+        }
+    }
+}
+
+impl Default for HuntLimits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            enabled: true,
+            user_delay: seconds(180),
+            synced_delay: Duration::from_millis(500),
+            backoff: Backoff {
+                base: seconds(20),
+                max: seconds(120),
+            },
+            domain: DomainLimits::default(),
+            domains: BTreeMap::new(),
+            fetches: 16,
+            hedge_after: seconds(5),
+            rest: Backoff {
+                base: seconds(30),
+                max: seconds(15 * 60),
+            },
+            disk_pause: seconds(60),
+            repositories: 50_000,
+            domains_known: 10_000,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -250,6 +325,7 @@ impl Default for Limits {
             websocket_idle: Duration::from_secs(90),
             write_timeout: Duration::from_secs(30),
             sync: SyncLimits::default(),
+            hunt: HuntLimits::default(),
         }
     }
 }

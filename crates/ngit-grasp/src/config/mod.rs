@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use grasp_core::{Limits, Lists, Policy, Service};
+use grasp_core::{HuntLimits, Limits, Lists, Policy, Service};
 use serde_json::json;
 
 pub use self::net::{Domain, ProxyNet};
@@ -159,6 +159,7 @@ impl Config {
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
             sync: self.sync_limits(),
+            hunt: HuntLimits::default(),
         }
     }
 
