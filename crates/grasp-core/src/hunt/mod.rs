@@ -1,3 +1,260 @@
-//! The hunt for git data that held events wait for.
+//! The hunt for git data that held events wait for: which repository is tried when, which server
+//! is asked for which objects, and how often. No sockets: [`io`] says what is asked of whoever
+//! fetches, and what comes back.
 
+mod attempt;
+mod audit;
+mod domain;
+mod ending;
+mod flight;
 pub mod io;
+mod line;
+mod memory;
+mod note;
+mod queue;
+pub mod status;
+mod throttle;
+mod turn;
+
+use std::collections::VecDeque;
+
+pub use self::attempt::{MAX_CUTS, MAX_FLIGHTS, MAX_SERVERS, MAX_WANTS};
+use self::domain::Domains;
+use self::flight::{Flights, Pace};
+use self::io::{FetchAsk, Fetched};
+use self::line::{Line, Turn};
+use self::memory::Memory;
+pub use self::note::HuntNote;
+use self::queue::{Expected, SyncQueue};
+pub use self::status::HuntStatus;
+use crate::clock::Mono;
+use crate::clone_url::CloneUrl;
+use crate::git::ObjectId;
+use crate::id::EventId;
+use crate::limits::HuntLimits;
+use crate::nip34::RepoId;
+use crate::ticket::FetchNo;
+
+/// What is lacking, as whoever holds the events knows it.
+pub trait Grounds {
+    /// Nothing, if nothing waits for data of this repository.
+    fn needs(&self, repo: &RepoId) -> Vec<Need>;
+}
+
+/// One event that waits for git data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    pub event: EventId,
+    /// Only those that are not here.
+    pub objects: Vec<ObjectId>,
+    /// Who may have them, the best first.
+    pub servers: Vec<CloneUrl>,
+}
+
+/// Where an event came from, which says how soon its data is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// From its author, whose push is expected.
+    User,
+    /// From another relay, in a burst.
+    Synced,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    Fetch(FetchNo, FetchAsk),
+    /// It is answered all the same.
+    Stop(FetchNo),
+}
+
+/// The part of the core that looks for git data elsewhere. Called like the core itself: say what
+/// happened, then take the orders and notes; call again when the next deadline has passed.
+///
+/// - What is needed is asked of [`Grounds`] whenever an attempt begins and a fetch ends. Nothing
+///   is kept here but when, whom, and how it went: a restart begins anew.
+/// - A repository is tried after a delay, and again after longer and longer waits. In an attempt
+///   its servers are asked one after the other; a second one beside a first that sends nothing.
+/// - A server whose domain is at its limits, or rests, is left to the queue of that domain, and
+///   the attempt goes on without it. A domain takes the repositories in its queue in turns, each
+///   with one server at a time, as soon as it may be asked again.
+/// - Every order to fetch is answered by [`Hunt::on_fetched`] once, also after a stop; until then
+///   it counts against the limits of its domain.
+#[derive(Debug)]
+pub struct Hunt {
+    limits: HuntLimits,
+    rng: fastrand::Rng,
+    queue: SyncQueue,
+    domains: Domains,
+    flights: Flights,
+    line: Line,
+    memory: Memory,
+    /// Our disk is nearly full: nothing is fetched before then.
+    paused: Option<Mono>,
+    /// There are more repositories than are taken in, and it was said.
+    crowded: bool,
+    stopping: bool,
+    orders: VecDeque<Order>,
+    notes: VecDeque<HuntNote>,
+}
+
+impl Hunt {
+    pub fn new(limits: HuntLimits, seed: u64) -> Self {
+        Self {
+            limits,
+            rng: fastrand::Rng::with_seed(seed),
+            queue: SyncQueue::default(),
+            domains: Domains::default(),
+            flights: Flights::default(),
+            line: Line::default(),
+            memory: Memory::default(),
+            paused: None,
+            crowded: false,
+            stopping: false,
+            orders: VecDeque::new(),
+            notes: VecDeque::new(),
+        }
+    }
+
+    /// An event waits for data of this repository.
+    pub fn expect(&mut self, repo: &RepoId, source: Source, now: Mono) {
+        if !self.is_on() {
+            return;
+        }
+        let delay = match source {
+            Source::User => self.limits.user_delay,
+            Source::Synced => self.limits.synced_delay,
+        };
+        let most = self.limits.repositories;
+        match self.queue.expect(repo, now + delay, now, most) {
+            Expected::New => {
+                let repo = repo.clone();
+                self.crowded = false;
+                self.notes.push_back(HuntNote::Expected { repo, delay });
+            }
+            Expected::Refused if !self.crowded => {
+                self.crowded = true;
+                self.notes.push_back(HuntNote::TooMany);
+            }
+            Expected::Known | Expected::Refused => {}
+        }
+    }
+
+    /// Something was pushed, released, deleted or has expired.
+    pub fn on_change(&mut self, repo: &RepoId, now: Mono, grounds: &dyn Grounds) {
+        if self.is_on() && self.queue.get(repo).is_some() {
+            self.review(repo, grounds);
+            self.pump(now, grounds);
+        }
+    }
+
+    /// The repository is gone.
+    pub fn forget(&mut self, repo: &RepoId) {
+        self.leave(repo);
+    }
+
+    pub fn handle_timeout(&mut self, now: Mono, grounds: &dyn Grounds) {
+        if !self.is_on() {
+            return;
+        }
+        if self.paused.is_some_and(|until| until <= now) {
+            self.paused = None;
+        }
+        while let Some(repo) = self.queue.take_due(now) {
+            self.line.join(Turn::Repo(repo));
+        }
+        while let Some(no) = self.flights.take_late(now) {
+            if let Some(repo) = self.flights.get(no).map(|flight| flight.repo.clone()) {
+                self.wake(&repo, now);
+            }
+        }
+        while let Some(domain) = self.domains.take_wake(now) {
+            self.settle(&domain, now);
+        }
+        self.pump(now, grounds);
+    }
+
+    /// A pack has begun to come: nobody need be asked beside it.
+    pub fn on_flowing(&mut self, fetch: FetchNo) {
+        self.flights.set_pace(fetch, Pace::Flowing);
+    }
+
+    /// The repository that was fetched for, unless the number is nobody's.
+    pub fn on_fetched(
+        &mut self,
+        fetch: FetchNo,
+        fetched: &Fetched,
+        now: Mono,
+        grounds: &dyn Grounds,
+    ) -> Option<RepoId> {
+        let flight = self.flights.end(fetch)?;
+        self.judge(&flight, fetched.end, now);
+        self.conclude(fetch, &flight, fetched, now);
+        if self.is_on() {
+            self.review(&flight.repo, grounds);
+            self.wake(&flight.repo, now);
+            self.settle(flight.url.domain(), now);
+            self.pump(now, grounds);
+        }
+        Some(flight.repo)
+    }
+
+    pub fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    pub fn poll_note(&mut self) -> Option<HuntNote> {
+        self.notes.pop_front()
+    }
+
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        if !self.is_on() {
+            return None;
+        }
+        let deadlines = [
+            self.paused,
+            self.queue.next_due(),
+            self.flights.next_hedge(),
+            self.domains.next_wake(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Repositories that lack data.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.len() == 0
+    }
+
+    /// Stops every fetch; nothing is begun any more.
+    pub fn wind_down(&mut self) {
+        self.stopping = true;
+        let all: Vec<FetchNo> = self.flights.iter().map(|(no, _)| no).collect();
+        all.into_iter().for_each(|no| self.stop(no));
+    }
+
+    fn is_on(&self) -> bool {
+        self.limits.enabled && !self.stopping
+    }
+
+    fn stop(&mut self, no: FetchNo) {
+        if self.flights.stop(no) {
+            self.orders.push_back(Order::Stop(no));
+        }
+    }
+
+    /// Nothing more is done for it; what is under way for it is stopped.
+    fn leave(&mut self, repo: &RepoId) {
+        let Some(quarry) = self.queue.remove(repo) else {
+            return;
+        };
+        for (domain, place) in quarry.places {
+            self.vacate(&domain, place);
+        }
+        quarry.flights.into_iter().for_each(|no| self.stop(no));
+        let repo = repo.clone();
+        self.notes.push_back(HuntNote::Over { repo });
+    }
+}

@@ -1,0 +1,144 @@
+//! What follows from the end of a fetch.
+
+use super::attempt::{Ask, MAX_CUTS, MAX_WANTS, Server, Tried};
+use super::domain::Turned;
+use super::flight::{Flight, Path};
+use super::io::{FetchEnd, Fetched};
+use super::line::Turn;
+use super::{Grounds, Hunt, HuntNote};
+use crate::clock::Mono;
+use crate::nip34::RepoId;
+use crate::ticket::FetchNo;
+
+impl Hunt {
+    /// What it says about its domain, its address and our disk.
+    pub(super) fn judge(&mut self, flight: &Flight, end: FetchEnd, now: Mono) {
+        let domain = flight.url.domain();
+        if let Some(state) = self.domains.get_mut(domain) {
+            let turned = state.end(flight.begun, end, now, &self.limits);
+            let (domain, failures) = (domain.clone(), state.failures);
+            self.notes.extend(turned.map(|turned| match turned {
+                Turned::Well => HuntNote::Healed { domain },
+                Turned::Ill(rest) => HuntNote::Resting {
+                    domain,
+                    why: end,
+                    failures,
+                    rest,
+                },
+            }));
+        }
+        match end {
+            FetchEnd::Forbidden => self.memory.forbid(&flight.url, now),
+            FetchEnd::DiskLow => self.pause(now),
+            _ => {}
+        }
+    }
+
+    /// What it says about its repository and server.
+    pub(super) fn conclude(&mut self, no: FetchNo, flight: &Flight, fetched: &Fetched, now: Mono) {
+        self.notes.push_back(HuntNote::Fetched {
+            repo: flight.repo.clone(),
+            url: flight.url.clone(),
+            end: fetched.end,
+            got: fetched.got.len(),
+            lacking: fetched.lacking.len(),
+            bytes: fetched.bytes,
+            took: now.since(flight.begun),
+        });
+        if !fetched.got.is_empty() {
+            self.memory.had(&flight.repo, &flight.url);
+        }
+        // It may have left, and even come back, since this was asked.
+        let quarry = self.queue.get_mut(&flight.repo);
+        let Some(quarry) = quarry.filter(|quarry| quarry.flights.contains(&no)) else {
+            return;
+        };
+        quarry.flights.retain(|at| *at != no);
+        let wanted = |id: &&_| flight.wants.binary_search(id).is_ok();
+        quarry.found.extend(fetched.got.iter().filter(wanted));
+        let is_full = fetched.end == FetchEnd::Full;
+        let server = quarry.server_mut(&flight.url);
+        let server = server.filter(|server| server.ask == Ask::Asked(no));
+        let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, now));
+        if is_full {
+            quarry.servers.iter_mut().for_each(Server::set_aside);
+        }
+        for (domain, place) in quarry.take_idle_places() {
+            self.vacate(&domain, place);
+        }
+        match flight.path {
+            Path::Queue if goes_on => self.enqueue(&flight.repo, &flight.url, now),
+            Path::Attempt if goes_on => {
+                self.line.join_first(Turn::Repo(flight.repo.clone()));
+            }
+            Path::Queue | Path::Attempt => {}
+        }
+    }
+
+    /// What is needed now? Nothing: it leaves. And nothing is fetched that nobody needs any more.
+    pub(super) fn review(&mut self, repo: &RepoId, grounds: &dyn Grounds) {
+        let Some(quarry) = self.queue.get_mut(repo) else {
+            return;
+        };
+        let needs = grounds.needs(repo);
+        if needs.is_empty() {
+            return self.leave(repo);
+        }
+        let missing = quarry.look(&needs);
+        let in_vain = |no: &&FetchNo| {
+            let flight = self.flights.get(**no);
+            flight.is_some_and(|flight| {
+                let mut wants = flight.wants.iter();
+                !wants.any(|want| missing.binary_search(want).is_ok())
+            })
+        };
+        let in_vain: Vec<FetchNo> = quarry.flights.iter().filter(in_vain).copied().collect();
+        in_vain.into_iter().for_each(|no| self.stop(no));
+    }
+
+    fn pause(&mut self, now: Mono) {
+        let pause = self.limits.disk_pause;
+        if self.paused.is_none() {
+            self.notes.push_back(HuntNote::DiskLow { pause });
+        }
+        self.paused = Some(now + pause);
+    }
+}
+
+impl Server {
+    /// Whether it goes on with this server at once: it has more, or it was not its fault.
+    fn conclude(&mut self, flight: &Flight, fetched: &Fetched, now: Mono) -> bool {
+        let count = |ids: &[_]| u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        self.last = Some(Tried {
+            at: now,
+            end: fetched.end,
+            got: count(&fetched.got),
+            lacking: count(&fetched.lacking),
+        });
+        let goes_on = match fetched.end {
+            FetchEnd::Answered => {
+                self.asked = flight.wants.last().copied();
+                flight.wants.len() == MAX_WANTS
+            }
+            FetchEnd::Cut { kept: true } => {
+                self.cuts += 1;
+                self.cuts < MAX_CUTS
+            }
+            FetchEnd::DiskLow => true,
+            _ => false,
+        };
+        self.ask = match (goes_on, flight.path) {
+            (false, _) => Ask::Done,
+            (true, Path::Attempt) => Ask::Next,
+            (true, Path::Queue) => Ask::Queued,
+        };
+        goes_on
+    }
+
+    /// It is of no use to ask it in this attempt.
+    fn set_aside(&mut self) {
+        if matches!(self.ask, Ask::Next | Ask::Queued) {
+            self.ask = Ask::Done;
+        }
+    }
+}
