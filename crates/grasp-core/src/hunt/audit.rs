@@ -64,7 +64,7 @@ impl Hunt {
         }
         for (domain, place) in &quarry.places {
             let state = self.domains.get(domain);
-            let stands = state.is_some_and(|state| state.waiting().any(|at| at == (*place, repo)));
+            let stands = state.and_then(|state| state.at(*place)) == Some(repo);
             if !stands || quarry.queued(domain).is_none() {
                 return Err(format!("{repo} waits for {domain} in vain"));
             }

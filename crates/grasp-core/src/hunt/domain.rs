@@ -105,6 +105,11 @@ impl DomainState {
         self.waiting.iter().map(|(place, repo)| (*place, repo))
     }
 
+    /// Who has this place.
+    pub fn at(&self, place: Place) -> Option<&RepoId> {
+        self.waiting.get(&place)
+    }
+
     pub fn is_awaited(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -36,8 +36,8 @@ pub enum HuntNote {
     },
     /// Nothing waits for data of this repository any more: it came, or nobody wants it.
     Over { repo: RepoId },
-    /// A server has no room for us: so many repositories wait for it.
-    Throttled { domain: Domain, waiting: usize },
+    /// A domain has no room for us, or rests: repositories wait for it from now on.
+    Throttled { domain: Domain },
     /// It is left alone for so long.
     Resting {
         domain: Domain,

@@ -77,20 +77,25 @@ impl Hunt {
             .map(|(repo, quarry)| repo_status(repo, quarry, now))
             .collect();
         repositories.sort_by(|one, other| one.id.cmp(&other.id));
-        let domains = self.domains.iter();
-        let domains = domains.filter(|(_, state)| !state.is_unremarkable(now));
-        let mut domains: Vec<DomainHunt> = domains
-            .map(|(domain, state)| domain_status(domain, state, now))
-            .collect();
-        domains.sort_by(|one, other| one.domain.cmp(&other.domain));
         HuntStatus {
             enabled: self.limits.enabled,
             paused_secs: self.paused.map(|until| until.since(now).as_secs()),
             in_flight: self.flights.len(),
             in_line: self.line.len(),
             repositories,
-            domains,
+            domains: self.domains(now),
         }
+    }
+
+    /// Domains about which there is something to say, in a stable order.
+    pub fn domains(&self, now: Mono) -> Vec<DomainHunt> {
+        let domains = self.domains.iter();
+        let domains = domains.filter(|(_, state)| !state.is_unremarkable(now));
+        let mut domains: Vec<DomainHunt> = domains
+            .map(|(domain, state)| domain_status(domain, state, now))
+            .collect();
+        domains.sort_by(|one, other| one.domain.cmp(&other.domain));
+        domains
     }
 
     /// How it stands with one repository; `None` if it lacks nothing.

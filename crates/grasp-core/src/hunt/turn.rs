@@ -249,9 +249,8 @@ impl Hunt {
             return;
         }
         if !state.is_awaited() {
-            let (domain, waiting) = (domain.clone(), 1);
-            self.notes
-                .push_back(HuntNote::Throttled { domain, waiting });
+            let domain = domain.clone();
+            self.notes.push_back(HuntNote::Throttled { domain });
         }
         let place = state.queue(repo.clone());
         quarry.places.push((domain.clone(), place));

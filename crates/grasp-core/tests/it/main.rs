@@ -3,6 +3,7 @@
 mod admission;
 mod announcements;
 mod failures;
+mod hunt;
 mod lost;
 mod maintainers;
 mod pruning;

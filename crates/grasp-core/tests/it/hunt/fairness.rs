@@ -1,0 +1,86 @@
+//! A thousand repositories at fifty hosts, half of them dead: nobody starves, and no host is ever
+//! asked more than its limits (the field measures that at every step).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use grasp_core::hunt::Source;
+use grasp_core::hunt::io::FetchEnd;
+
+use super::field::{Field, MINUTE, MS, SECOND, Server, repo};
+
+const REPOS: u32 = 1_000;
+const HOSTS: u32 = 50;
+
+fn is_dead(host: u32) -> bool {
+    host % 2 == 1
+}
+
+/// Each repository names four hosts in an order of its own, one path for each repository; the
+/// last living one of them has the data.
+fn crowd() -> Field {
+    let mut field = Field::new();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for n in 0..REPOS {
+        let hosts: Vec<u32> = (0..4).map(|_| rng.u32(..HOSTS)).collect();
+        let hosts = [hosts, vec![2 * rng.u32(..HOSTS / 2)]].concat();
+        let living = hosts.iter().rev().find(|host| !is_dead(**host));
+        let names: Vec<String> = hosts.iter().map(|host| format!("h{host}/r{n}")).collect();
+        for (host, name) in hosts.iter().zip(&names) {
+            let server = match () {
+                () if is_dead(*host) => Server::ends(FetchEnd::Unreachable).after(10 * SECOND),
+                () if Some(host) == living => Server::with(&[n]).after(SECOND).flowing(),
+                () => Server::with(&[]).after(SECOND).flowing(),
+            };
+            field.server(name, server);
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        field.hold(&repo(n), n, &names, Source::Synced);
+    }
+    field
+}
+
+#[test]
+fn nobody_starves_among_dead_hosts() {
+    let mut field = crowd();
+    field.pass_to(29 * MINUTE);
+    let late: Vec<u32> = (0..REPOS)
+        .filter(|n| field.released_at(*n).is_none())
+        .collect();
+    assert!(late.is_empty(), "{} still wait: {late:?}", late.len());
+    assert!(field.hunt.is_empty());
+    let mut dead: BTreeMap<String, usize> = BTreeMap::new();
+    for asked in &field.asked {
+        *dead.entry(asked.ask.url.domain().to_string()).or_default() += 1;
+    }
+    let asked_of_dead = dead.iter().filter(|(host, _)| {
+        let number: u32 = host.trim_start_matches('h').parse().unwrap();
+        is_dead(number)
+    });
+    let most = asked_of_dead.map(|(_, count)| *count).max();
+    assert!(most <= Some(12), "a dead host was asked {most:?} times");
+    let last = field.released.values().max().copied().unwrap_or_default();
+    assert!(
+        last < Duration::from_secs(15 * 60),
+        "the last after {last:?}"
+    );
+}
+
+/// The end of one fetch costs the same, however many wait.
+#[test]
+fn the_end_of_a_fetch_looks_at_few_repositories() {
+    let mut field = Field::new();
+    field.server("hub", Server::with(&[]).after(SECOND).flowing());
+    for n in 0..2_000 {
+        field.hold(&repo(n), n, &["hub"], Source::Synced);
+    }
+    field.pass_to(1_499 * MS);
+    assert_eq!(field.open().len(), 5);
+    for _ in 0..5 {
+        let before = field.ground.asked.get();
+        field.now = 1_500 * MS;
+        field.step();
+        let looked = field.ground.asked.get() - before;
+        assert!(looked <= 3, "{looked} repositories");
+    }
+}
