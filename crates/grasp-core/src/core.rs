@@ -5,6 +5,7 @@ mod effect;
 mod expiry;
 mod hold;
 mod hosting;
+mod hunting;
 mod input;
 mod known;
 mod landing;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
+use self::hunting::Sought;
 pub use self::input::{Failed, GitDone, Input, Restore};
 use self::landing::Landing;
 use self::lost::{Lost, Promises};
@@ -36,6 +38,7 @@ pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
 use crate::event::{Event, Kind};
 pub use crate::facts::{Facts, Seq, StoreOutcome};
+use crate::hunt::{Hunt, Order};
 use crate::id::{EventId, Pubkey};
 use crate::limiter::{Limiter, Rate};
 use crate::nip34::{Identifier, RepoId};
@@ -63,6 +66,8 @@ pub enum Wake {
     Prune,
     /// Something is due with another relay.
     Sync(Timer),
+    /// Git data is to be looked for elsewhere.
+    Hunt,
 }
 
 /// Decides; does nothing.
@@ -121,6 +126,8 @@ pub struct Core {
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
     sync: Sync,
+    hunt: Hunt,
+    sought: Sought,
     now: Now,
 }
 
@@ -170,6 +177,7 @@ impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
         let sync = Sync::new(policy.limits.sync.clone(), seed);
+        let hunt = Hunt::new(policy.limits.hunt.clone(), seed);
         Self {
             registry: Registry::new(policy.rule),
             policy,
@@ -200,6 +208,8 @@ impl Core {
             hidden: FxHashSet::default(),
             prunes: Prunes::default(),
             sync,
+            hunt,
+            sought: Sought::default(),
             now: Now::default(),
         }
     }
@@ -227,8 +237,11 @@ impl Core {
             } => self.on_push(push, repo, &commands, &present, facts),
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
+            Input::Flowing(fetch) => self.on_flowing(fetch),
+            Input::Fetched { fetch, fetched } => self.on_fetched(fetch, &fetched, facts),
         }
         self.keep_in_step(facts);
+        self.follow_hunt(facts);
     }
 
     pub fn handle_timeout(&mut self, now: Now, facts: &dyn Facts) {
@@ -243,7 +256,9 @@ impl Core {
         self.retry(facts);
         self.prune(facts);
         self.on_sync_timeout(facts);
+        self.on_hunt_timeout(facts);
         self.keep_in_step(facts);
+        self.follow_hunt(facts);
     }
 
     #[must_use]
@@ -267,6 +282,7 @@ impl Core {
             retry.map(|at| (at, Wake::Retry)),
             self.prunes.next().map(|at| (at, Wake::Prune)),
             sync.map(|(at, timer)| (at, Wake::Sync(timer))),
+            self.hunt.poll_timeout().map(|at| (at, Wake::Hunt)),
         ]
         .into_iter()
         .flatten()
@@ -283,6 +299,10 @@ impl Core {
         self.unchecked.clear();
         self.stop_pruning();
         self.stop_sync();
+        self.hunt.wind_down();
+        while let Some(Order::Stop(fetch)) = self.hunt.poll_order() {
+            self.effects.push_back(Effect::StopFetch(fetch));
+        }
     }
 
     pub fn registry(&self) -> &Registry {
@@ -295,6 +315,10 @@ impl Core {
 
     pub fn sync(&self) -> &Sync {
         &self.sync
+    }
+
+    pub fn hunt(&self) -> &Hunt {
+        &self.hunt
     }
 
     fn on_event(&mut self, ticket: Ticket, event: Arc<Event>, origin: &Origin, facts: &dyn Facts) {
@@ -311,7 +335,11 @@ impl Core {
         }
         match self.judge(&event, origin, facts) {
             Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
-            Verdict::Hold(needs) => self.on_hold(ticket, event, needs, facts),
+            Verdict::Hold(needs) => {
+                let id = event.id;
+                self.on_hold(ticket, event, needs, facts);
+                self.expect_data(&id, hunting::source(origin));
+            }
             Verdict::Store if event.kind.is_ephemeral() => {
                 self.answer(ticket, Answer::Accepted);
                 self.effects

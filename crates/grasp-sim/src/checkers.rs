@@ -102,7 +102,12 @@ impl Checkers {
                 });
                 self.shown.extend(shown);
             }
-            Effect::Repaired { .. } | Effect::Remote { .. } | Effect::Noted(_) => {}
+            Effect::Repaired { .. }
+            | Effect::Remote { .. }
+            | Effect::Noted(_)
+            | Effect::Fetch { .. }
+            | Effect::StopFetch(_)
+            | Effect::Hunted(_) => {}
             Effect::Git { repo, task, .. } => {
                 self.outstanding += 1;
                 if let GitTask::Apply(targets) = task {

@@ -83,6 +83,24 @@ pub fn announcement(repo: &RepoId, at: u64, here: bool, maintainers: &[Pubkey]) 
     announcement_at(repo, at, here, maintainers, Vec::new())
 }
 
+/// One that lists us and other git servers.
+pub fn announcement_with_clones(
+    repo: &RepoId,
+    at: u64,
+    maintainers: &[Pubkey],
+    clones: &[&str],
+) -> Arc<Event> {
+    let plain = announcement(repo, at, true, maintainers);
+    let mut tags = plain.tags.clone();
+    for tag in tags
+        .iter_mut()
+        .filter(|tag| tag.first().is_some_and(|name| name == "clone"))
+    {
+        tag.extend(clones.iter().map(|&url| url.to_owned()));
+    }
+    event(repo.owner, Kind::ANNOUNCEMENT, at, tags)
+}
+
 /// One that names other relays besides.
 pub fn announcement_at(
     repo: &RepoId,

@@ -31,6 +31,7 @@ use crate::trace::Trace;
 use crate::workload::{self, Intent};
 
 mod hands;
+mod hosting;
 mod network;
 
 const EPOCH: u64 = 1_700_000_000;
@@ -635,6 +636,9 @@ impl<'t> World<'t> {
                 }
                 Effect::Remote { relay, conn, ask } => self.ask_relay(relay, conn, ask)?,
                 Effect::Noted(note) => self.note(format_args!("noted: {note:?}")),
+                Effect::Fetch { fetch, ask } => self.fetch(fetch, ask),
+                Effect::StopFetch(fetch) => self.stop_fetch(fetch),
+                Effect::Hunted(note) => self.note(format_args!("hunt: {note:?}")),
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {
                     self.note(format_args!("{push:?} ends: {result:?}"));

@@ -7,6 +7,8 @@ use crate::clock::Timestamp;
 use crate::event::Event;
 use crate::facts::Seq;
 use crate::git::ObjectId;
+use crate::hunt::HuntNote;
+use crate::hunt::io::FetchAsk;
 use crate::id::EventId;
 use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
@@ -14,7 +16,7 @@ use crate::push::{Decision, PushRefusal};
 use crate::relay_url::RelayUrl;
 use crate::sync::io::ToRelay;
 use crate::sync::{Dismissed, Note, RelayMemory};
-use crate::ticket::{ConnNo, Job, PushId, RelayNo, Ticket};
+use crate::ticket::{ConnNo, FetchNo, Job, PushId, RelayNo, Ticket};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -53,6 +55,13 @@ pub enum Effect {
     },
     /// Sync has something to tell. For the log and the operator.
     Noted(Note),
+    /// Ask another git server for objects; answered by `Input::Fetched`, perhaps after
+    /// `Input::Flowing`. No ref moves by it.
+    Fetch { fetch: FetchNo, ask: FetchAsk },
+    /// Nobody needs what it fetches; it is answered soon.
+    StopFetch(FetchNo),
+    /// The hunt for git data has something to tell. For the log and the operator.
+    Hunted(HuntNote),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
 use crate::event::{Event, Kind};
 use crate::facts::{Facts, StoreOutcome};
+use crate::hunt::Source;
 use crate::id::EventId;
 use crate::nip34::{Announcement, Identifier, Rank, RepoId, Target, targets};
 use crate::purgatory::{Durability, Held};
@@ -353,6 +354,7 @@ impl Core {
         }
         self.meet_early_tips(&event, facts);
         self.pursue(id, facts);
+        self.expect_data(id, Source::Synced);
         was_early.then_some(event)
     }
 

@@ -7,12 +7,13 @@ use crate::clock::Timestamp;
 use crate::event::Event;
 use crate::facts::{Seq, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind, Refs};
+use crate::hunt::io::Fetched;
 use crate::id::EventId;
 use crate::nip34::{Rank, RepoId};
 use crate::push::Command;
 use crate::sync::io::FromRelay;
 use crate::sync::{Dismissed, RelayMemory};
-use crate::ticket::{ConnNo, Job, PushId, RelayNo, Ticket};
+use crate::ticket::{ConnNo, FetchNo, Job, PushId, RelayNo, Ticket};
 
 #[derive(Debug, Clone)]
 pub enum Input {
@@ -56,6 +57,10 @@ pub enum Input {
         conn: ConnNo,
         word: FromRelay,
     },
+    /// The pack of an [`crate::Effect::Fetch`] has begun to come.
+    Flowing(FetchNo),
+    /// What became of an [`crate::Effect::Fetch`], also of one that was stopped.
+    Fetched { fetch: FetchNo, fetched: Fetched },
     /// The objects of a push are in the repository, whole; or the reason why not.
     PushTaken {
         push: PushId,

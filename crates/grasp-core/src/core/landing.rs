@@ -218,11 +218,16 @@ impl Core {
         facts: &dyn Facts,
     ) {
         let id = &event.id;
-        let again = self.landing.remove(id).is_some_and(|landing| landing.again);
+        let landing = self.landing.remove(id);
+        let again = landing.as_ref().is_some_and(|landing| landing.again);
         match outcomes.as_deref() {
             Ok([outcome, ..]) => {
                 self.released(event, *outcome, facts);
                 self.check_updates(event, facts);
+                let places = landing.iter().flat_map(|landing| &landing.repos);
+                for place in places.filter(|place| !place.present) {
+                    self.seek_tip(&place.repo, *id);
+                }
             }
             _ => {
                 let repos = self.repos_of_held(id);

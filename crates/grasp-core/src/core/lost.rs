@@ -52,7 +52,7 @@ impl Lost {
         repos.is_some_and(|repos| repos.contains(repo))
     }
 
-    fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = &EventId> {
+    pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = &EventId> {
         self.events.get(repo).into_iter().flatten()
     }
 }
@@ -202,9 +202,12 @@ impl Core {
         let has_tip = |place: &RepoId| tips.is_some_and(|tips| tips.contains(place));
         let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
         if elsewhere {
-            return;
+            return self.seek_tip(repo, id);
         }
         let is_news = self.lost.add(id, repo);
+        if is_news {
+            self.seek(repo);
+        }
         let (missing, others): (Vec<RepoId>, Vec<RepoId>) = places
             .into_iter()
             .partition(|place| self.lost.is_missing_in(&id, place));

@@ -82,6 +82,7 @@ impl Core {
         self.revive_awaited(facts);
         self.clear_away();
         self.check_all();
+        self.expect_held_data();
         self.start_sync(facts);
     }
 

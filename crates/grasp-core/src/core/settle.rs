@@ -264,6 +264,7 @@ impl Core {
         while tasks.is_empty() && settle.step != Step::Committing {
             tasks = match settle.step {
                 Step::Probing => {
+                    self.note_missing(&settle);
                     self.choose(&mut settle);
                     settle.step = Step::Sharing;
                     settle.shares()
@@ -287,6 +288,16 @@ impl Core {
             self.ask_git(&repo, task, Errand::Settle(identifier.clone(), n));
         }
         self.settling.insert(identifier.clone(), settle);
+    }
+
+    /// What is to be looked for elsewhere.
+    fn note_missing(&mut self, settle: &Settle) {
+        for state in settle.states.iter().filter(|state| state.held) {
+            let missing = settle.missing_of(state);
+            if let Some(held) = self.purgatory.get_mut(&state.event.id) {
+                held.missing = missing.map(Arc::from);
+            }
+        }
     }
 
     /// For each repository the newest state that it may have and whose objects are here.
@@ -568,6 +579,29 @@ impl Settle {
             }
         }
         lacking.is_empty().then_some(sources)
+    }
+
+    /// Objects that nobody has whom the state speaks for; `None` while somebody was not looked at.
+    fn missing_of(&self, state: &Candidate) -> Option<Vec<ObjectId>> {
+        let members = state.speaks_for.iter().map(|n| self.repos.get(*n));
+        let members: Option<Vec<&Member>> = members.collect();
+        let members = members?;
+        if members
+            .iter()
+            .any(|member| member.present.len() != self.objects.len())
+        {
+            return None;
+        }
+        let is_missing = |id: &ObjectId| {
+            let at = self.objects.binary_search(id).ok();
+            let has = |member: &&Member| {
+                at.is_some_and(|at| member.present.get(at).copied().flatten().is_some())
+            };
+            !members.iter().any(has)
+        };
+        let mut missing = state.targets.objects();
+        missing.retain(is_missing);
+        Some(missing)
     }
 
     /// The object is there, and a commit if it is to be a branch.

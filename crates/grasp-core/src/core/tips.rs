@@ -123,6 +123,7 @@ impl Core {
 
     /// A repository is gone, and its refs with it.
     pub(super) fn forget_tips(&mut self, repo: &RepoId) {
+        self.forget_hunt(repo);
         self.early_tips.forget(repo);
         self.tips_at.retain(|_, repos| {
             repos.remove(repo);

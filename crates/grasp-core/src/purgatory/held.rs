@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::admit::Needs;
 use crate::clock::Timestamp;
 use crate::event::Event;
+use crate::git::ObjectId;
 use crate::ticket::{Job, Ticket};
 
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Held {
     /// Who has not been answered yet.
     pub submitters: Vec<Ticket>,
     pub durability: Durability,
+    /// Objects that no repository here had when somebody looked last.
+    pub missing: Option<Arc<[ObjectId]>>,
 }
 
 /// Whether a kill would lose it. Only what is on disk is acknowledged.
@@ -35,6 +38,7 @@ impl Held {
             until,
             submitters: Vec::new(),
             durability: Durability::default(),
+            missing: None,
         }
     }
 }

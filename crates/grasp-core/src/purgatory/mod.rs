@@ -38,6 +38,8 @@ pub struct Purgatory {
     deadlines: BTreeSet<(Timestamp, EventId)>,
     per_author: FxHashMap<Pubkey, Vec<EventId>>,
     bytes: usize,
+    /// What those waited for that have left lately.
+    left: Vec<Needs>,
 }
 
 impl Purgatory {
@@ -84,7 +86,7 @@ impl Purgatory {
     /// Takes an event; one that is here already keeps its submitters and its durability.
     pub fn insert(&mut self, event: Arc<Event>, needs: Needs, until: Timestamp) {
         let id = event.id;
-        let before = self.remove(&id);
+        let before = self.take(&id);
         for key in keys(&needs) {
             self.index.entry(key).or_default().push(id);
         }
@@ -95,11 +97,25 @@ impl Purgatory {
         if let Some(before) = before {
             held.submitters = before.submitters;
             held.durability = before.durability;
+            held.missing = before.missing.filter(|_| before.needs == held.needs);
         }
         self.held.insert(id, held);
     }
 
     pub fn remove(&mut self, id: &EventId) -> Option<Held> {
+        let held = self.take(id)?;
+        if matches!(held.needs, Needs::Refs(_) | Needs::Tip { .. }) {
+            self.left.push(held.needs.clone());
+        }
+        Some(held)
+    }
+
+    /// What those waited for that have left since this was asked last.
+    pub fn take_left(&mut self) -> Vec<Needs> {
+        std::mem::take(&mut self.left)
+    }
+
+    fn take(&mut self, id: &EventId) -> Option<Held> {
         let held = self.held.remove(id)?;
         for key in keys(&held.needs) {
             if let Some(ids) = self.index.get_mut(&key) {

@@ -4,6 +4,7 @@ mod admission;
 mod announcements;
 mod failures;
 mod hunt;
+mod hunted;
 mod lost;
 mod maintainers;
 mod pruning;

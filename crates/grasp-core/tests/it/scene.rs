@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grasp_core::git::{ObjectId, RefName, Refs};
+use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::sync::io::ToRelay;
 use grasp_core::{
-    Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, GitTask, Input, Limits,
-    Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore, StoreOutcome,
-    SubNo, Ticket, Timestamp,
+    Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, FetchNo, GitTask,
+    Input, Limits, Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore,
+    StoreOutcome, SubNo, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -42,6 +43,9 @@ pub struct Scene {
     pub repairs: Vec<Repair>,
     /// What was asked of other relays; none of them answers.
     pub asked: Vec<ToRelay>,
+    /// Fetches from other git servers that nobody has answered, and those that were called off.
+    pub fetches: Vec<(FetchNo, FetchAsk)>,
+    pub stopped: Vec<FetchNo>,
     answers: BTreeMap<Ticket, Answer>,
     decisions: BTreeMap<PushId, Decision>,
     reports: BTreeMap<PushId, Result<(), PushRefusal>>,
@@ -69,6 +73,8 @@ impl Scene {
             announced: Vec::new(),
             repairs: Vec::new(),
             asked: Vec::new(),
+            fetches: Vec::new(),
+            stopped: Vec::new(),
             answers: BTreeMap::new(),
             decisions: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -184,6 +190,31 @@ impl Scene {
         self.now = end;
     }
 
+    /// Where fetches are under way to.
+    pub fn asked_of(&self) -> Vec<&str> {
+        let asks = self.fetches.iter().map(|(_, ask)| ask.url.as_str());
+        asks.collect()
+    }
+
+    /// A git server has these of what it is asked for, and says so of the rest.
+    pub fn fetched(&mut self, url: &str, has: &[ObjectId]) {
+        let at = self
+            .fetches
+            .iter()
+            .position(|(_, ask)| ask.url.as_str() == url);
+        let (fetch, ask) = self.fetches.remove(at.expect("it was asked"));
+        let (got, lacking): (Vec<_>, Vec<_>) = ask.wants.iter().partition(|id| has.contains(id));
+        self.git.take(&ask.repo, got.iter().copied());
+        let (bytes, end) = (0, FetchEnd::Answered);
+        let fetched = Fetched {
+            got,
+            lacking,
+            bytes,
+            end,
+        };
+        self.feed(Input::Fetched { fetch, fetched });
+    }
+
     pub fn let_go(&mut self) {
         self.holds_prepared = false;
         for input in std::mem::take(&mut self.unheard) {
@@ -283,7 +314,9 @@ impl Scene {
             }
             Effect::Repaired { what, .. } => self.repairs.push(what),
             Effect::Remote { ask, .. } => self.asked.push(ask),
-            Effect::Noted(_) => {}
+            Effect::Fetch { fetch, ask } => self.fetches.push((fetch, ask)),
+            Effect::StopFetch(fetch) => self.stopped.push(fetch),
+            Effect::Noted(_) | Effect::Hunted(_) => {}
         }
         None
     }

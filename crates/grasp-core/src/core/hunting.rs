@@ -1,0 +1,262 @@
+//! Where the hunt for git data meets the rest: held events make it expect data, its orders become
+//! effects, and what it brings is released like what is pushed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::lost::{Lost, objects_of};
+use super::{Core, Effect};
+use crate::admit::{Needs, Origin, Policy};
+use crate::clock::Timestamp;
+use crate::clone_url::CloneUrl;
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::git::ObjectId;
+use crate::hunt::io::Fetched;
+use crate::hunt::{Grounds, Hunt, Need, Order, Source};
+use crate::id::{EventId, Pubkey};
+use crate::nip34::{Identifier, PullRequest, RepoId};
+use crate::purgatory::{Held, Purgatory};
+use crate::registry::Registry;
+use crate::ticket::FetchNo;
+
+/// Events that are served and lack objects in some repository, about 300 bytes each: 3 MB.
+const MAX_ABSENT: usize = 10_000;
+
+/// Data that is looked for though nothing is held for it.
+#[derive(Debug, Default)]
+pub struct Sought {
+    /// Until when, as for held events.
+    until: BTreeMap<RepoId, Timestamp>,
+    /// Pull requests that are served from elsewhere, and whose commit is not in this one.
+    absent: BTreeMap<RepoId, BTreeSet<EventId>>,
+}
+
+/// What each repository lacks, from the one place that knows.
+struct Lacking<'a> {
+    policy: &'a Policy,
+    registry: &'a Registry,
+    purgatory: &'a Purgatory,
+    lost: &'a Lost,
+    sought: &'a Sought,
+    facts: &'a dyn Facts,
+    now: Timestamp,
+}
+
+impl Core {
+    /// An event is held.
+    pub(super) fn expect_data(&mut self, id: &EventId, source: Source) {
+        let needs = self.purgatory.get(id).map(|held| held.needs.clone());
+        for repo in needs.map_or_else(Vec::new, |needs| self.grounds_of(&needs)) {
+            self.hunt.expect(&repo, source, self.now.mono);
+        }
+    }
+
+    /// A start: what was held is looked for as if it had just come from elsewhere.
+    pub(super) fn expect_held_data(&mut self) {
+        let held: Vec<EventId> = self.purgatory.iter().map(|held| held.event.id).collect();
+        for id in held {
+            self.expect_data(&id, Source::Synced);
+        }
+    }
+
+    /// Something that is served lacks its objects in this repository.
+    pub(super) fn seek(&mut self, repo: &RepoId) {
+        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        self.sought.until.insert(repo.clone(), until);
+        self.hunt.expect(repo, Source::Synced, self.now.mono);
+    }
+
+    /// A pull request is served, and this repository, which it names, does not have its commit.
+    pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId) {
+        let known: usize = self.sought.absent.values().map(BTreeSet::len).sum();
+        let of_repo = self.sought.absent.entry(repo.clone()).or_default();
+        if known < MAX_ABSENT && of_repo.insert(id) {
+            self.seek(repo);
+        }
+    }
+
+    /// Where the data of a held event is brought to.
+    fn grounds_of(&self, needs: &Needs) -> Vec<RepoId> {
+        match needs {
+            Needs::Refs(state) => {
+                let ground = ground(&self.registry, &state.author, &state.identifier);
+                ground.into_iter().collect()
+            }
+            Needs::Tip { repos, .. } => {
+                let hosted = repos.iter().filter(|repo| self.registry.is_hosted(repo));
+                hosted.cloned().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn on_flowing(&mut self, fetch: FetchNo) {
+        self.hunt.on_flowing(fetch);
+    }
+
+    pub(super) fn on_fetched(&mut self, fetch: FetchNo, fetched: &Fetched, facts: &dyn Facts) {
+        let now = self.now.mono;
+        let (hunt, grounds) = self.hunt_with_grounds(facts);
+        let repo = hunt.on_fetched(fetch, fetched, now, &grounds);
+        if let Some(repo) = repo.filter(|repo| self.registry.is_hosted(repo))
+            && !fetched.got.is_empty()
+        {
+            self.set_absent_tips(&repo, &fetched.got, facts);
+            self.objects_came(&repo, facts);
+        }
+    }
+
+    pub(super) fn on_hunt_timeout(&mut self, facts: &dyn Facts) {
+        let now = self.now.mono;
+        if self.hunt.poll_timeout().is_some_and(|at| at <= now) {
+            let (hunt, grounds) = self.hunt_with_grounds(facts);
+            hunt.handle_timeout(now, &grounds);
+        }
+    }
+
+    /// After every turn: the hunt hears what nobody waits for any more, and its orders become
+    /// effects.
+    pub(super) fn follow_hunt(&mut self, facts: &dyn Facts) {
+        let left = self.purgatory.take_left();
+        let changed: BTreeSet<RepoId> = left
+            .iter()
+            .flat_map(|needs| self.grounds_of(needs))
+            .collect();
+        let now = self.now.mono;
+        for repo in changed {
+            let (hunt, grounds) = self.hunt_with_grounds(facts);
+            hunt.on_change(&repo, now, &grounds);
+        }
+        while let Some(order) = self.hunt.poll_order() {
+            self.effects.push_back(match order {
+                Order::Fetch(fetch, ask) => Effect::Fetch { fetch, ask },
+                Order::Stop(fetch) => Effect::StopFetch(fetch),
+            });
+        }
+        while let Some(note) = self.hunt.poll_note() {
+            self.effects.push_back(Effect::Hunted(note));
+        }
+    }
+
+    /// A repository is hosted no longer.
+    pub(super) fn forget_hunt(&mut self, repo: &RepoId) {
+        self.hunt.forget(repo);
+        self.sought.until.remove(repo);
+        self.sought.absent.remove(repo);
+    }
+
+    fn set_absent_tips(&mut self, repo: &RepoId, got: &[ObjectId], facts: &dyn Facts) {
+        let Some(absent) = self.sought.absent.get_mut(repo) else {
+            return;
+        };
+        let has = |id: &EventId| {
+            let event = facts.event(id);
+            event.is_some_and(|event| objects_of(&event).iter().any(|object| got.contains(object)))
+        };
+        let found: Vec<EventId> = absent.iter().filter(|id| has(id)).copied().collect();
+        found.iter().for_each(|id| {
+            absent.remove(id);
+        });
+        if absent.is_empty() {
+            self.sought.absent.remove(repo);
+        }
+        self.set_tips_again(repo, found, facts);
+    }
+
+    fn hunt_with_grounds<'a>(&'a mut self, facts: &'a dyn Facts) -> (&'a mut Hunt, Lacking<'a>) {
+        let lacking = Lacking {
+            policy: &self.policy,
+            registry: &self.registry,
+            purgatory: &self.purgatory,
+            lost: &self.lost,
+            sought: &self.sought,
+            facts,
+            now: self.now.unix,
+        };
+        (&mut self.hunt, lacking)
+    }
+}
+
+impl Grounds for Lacking<'_> {
+    fn needs(&self, repo: &RepoId) -> Vec<Need> {
+        if !self.registry.is_hosted(repo) {
+            return Vec::new();
+        }
+        let states = self.purgatory.states(&repo.identifier).into_iter();
+        let tips = self.purgatory.tips(repo).into_iter();
+        let held = states.chain(tips).filter_map(|id| self.purgatory.get(&id));
+        let held = held.filter_map(|held| self.held_need(repo, held));
+        let sought = self.sought.until.get(repo);
+        let sought = match sought.is_some_and(|until| *until > self.now) {
+            true => self.served_needs(repo),
+            false => Vec::new(),
+        };
+        let needs = held.chain(sought);
+        needs.filter(|need| !need.objects.is_empty()).collect()
+    }
+}
+
+impl Lacking<'_> {
+    fn held_need(&self, repo: &RepoId, held: &Held) -> Option<Need> {
+        let objects = match &held.needs {
+            Needs::Refs(state) => {
+                let ground = ground(self.registry, &state.author, &state.identifier);
+                if ground.as_ref() != Some(repo) {
+                    return None;
+                }
+                let targets = state.refs.as_ref().ok()?;
+                match &held.missing {
+                    Some(missing) => missing.to_vec(),
+                    None => targets.objects(),
+                }
+            }
+            Needs::Tip { tip, .. } => vec![*tip],
+            _ => return None,
+        };
+        Some(self.need(repo, &held.event, objects))
+    }
+
+    /// Events that are served and whose objects are not here, or not any more.
+    fn served_needs(&self, repo: &RepoId) -> Vec<Need> {
+        let absent = self.sought.absent.get(repo).into_iter().flatten();
+        let ids: BTreeSet<&EventId> = self.lost.in_repo(repo).chain(absent).collect();
+        let events = ids.into_iter().filter_map(|id| self.facts.event(id));
+        let need = |event: Arc<Event>| {
+            let objects = objects_of(&event);
+            self.need(repo, &event, objects)
+        };
+        events.map(need).collect()
+    }
+
+    fn need(&self, repo: &RepoId, event: &Event, objects: Vec<ObjectId>) -> Need {
+        let mut servers: Vec<CloneUrl> = PullRequest::clones(event, &self.policy.service);
+        for url in self.registry.clones(repo, &event.pubkey) {
+            if !servers.contains(&url) {
+                servers.push(url);
+            }
+        }
+        Need {
+            event: event.id,
+            objects,
+            servers,
+        }
+    }
+}
+
+/// Of all repositories that a state speaks for, the one that its objects are brought to; the
+/// others get them from there.
+fn ground(registry: &Registry, author: &Pubkey, identifier: &Identifier) -> Option<RepoId> {
+    let mut repos = registry.maintained_by(author, identifier);
+    repos.retain(|repo| registry.is_hosted(repo));
+    repos
+        .into_iter()
+        .min_by_key(|repo| (repo.owner != *author, repo.owner))
+}
+
+pub(super) fn source(origin: &Origin) -> Source {
+    match origin {
+        Origin::Client { .. } => Source::User,
+        Origin::Import | Origin::Sync(_) => Source::Synced,
+    }
+}

@@ -1,0 +1,180 @@
+//! Git data that is looked for at other git servers, seen from the whole core (G1, G2, G6-G8, G11).
+
+use grasp_core::Answer;
+use grasp_sim::forge;
+
+use crate::scene::{CAROL, DEV, MAIN, MINUTE, Scene, V1, refs, served, state, state_at, tool};
+use crate::stage::{ALICE, BOB};
+
+const ONE: &str = "https://one.example/tool.git";
+const TWO: &str = "https://two.example/tool.git";
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Alice's "tool", announced with other servers, and nothing of it is here.
+fn announced(scene: &mut Scene, clones: &[&str]) {
+    let announcement = forge::announcement_with_clones(&tool(ALICE), scene.unix(), &[], clones);
+    assert_eq!(scene.sync(&announcement), Answer::Held);
+}
+
+#[test]
+fn a_repository_fills_itself_from_its_announcement_and_state() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(
+        &scene,
+        ALICE,
+        &[(MAIN, forge::commit(1)), (V1, forge::tag_object(2))],
+    );
+    assert_eq!(scene.sync(&first), Answer::Held);
+    assert!(scene.fetches.is_empty(), "bursts end within half a second");
+    scene.pass(MOMENT);
+    assert_eq!(scene.asked_of(), [ONE]);
+    scene.fetched(ONE, &[forge::commit(1), forge::tag_object(2)]);
+    assert!(scene.serves(&first), "G6: at once, and nobody pushed");
+    let expected = refs(&[(MAIN, forge::commit(1)), (V1, forge::tag_object(2))]);
+    assert_eq!(scene.refs(&tool(ALICE)), expected);
+    assert!(scene.core.hunt().is_empty(), "G8");
+}
+
+#[test]
+fn after_a_users_event_the_push_has_three_minutes() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.publish(&first);
+    scene.pass(2 * MINUTE);
+    assert!(scene.fetches.is_empty());
+    scene.pass(MINUTE);
+    assert_eq!(scene.asked_of(), [ONE]);
+}
+
+#[test]
+fn a_push_that_brings_the_data_ends_the_hunt() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene.pass(MOMENT);
+    let fetch = scene.fetches[0].0;
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
+        .unwrap();
+    assert!(scene.serves(&first));
+    assert_eq!(scene.stopped, [fetch]);
+    assert!(scene.core.hunt().is_empty());
+}
+
+#[test]
+fn parts_come_from_several_servers_and_each_event_by_its_own_objects() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE, TWO]);
+    let at = scene.unix();
+    let older = state_at(ALICE, at - 1, &[(MAIN, forge::commit(1))]);
+    let newer = state_at(
+        ALICE,
+        at,
+        &[(MAIN, forge::commit(2)), (DEV, forge::commit(3))],
+    );
+    scene.sync(&newer);
+    scene.sync(&older);
+    scene.pass(MOMENT);
+    let wants = |scene: &Scene| scene.fetches[0].1.wants.len();
+    assert_eq!((scene.asked_of(), wants(&scene)), (vec![ONE], 3));
+    scene.fetched(ONE, &[forge::commit(1), forge::commit(3)]);
+    assert!(scene.serves(&older) && !scene.serves(&newer));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, forge::commit(1))]));
+    assert_eq!((scene.asked_of(), wants(&scene)), (vec![TWO], 1));
+    scene.fetched(TWO, &[forge::commit(2)]);
+    assert!(scene.serves(&newer));
+    let expected = refs(&[(MAIN, forge::commit(2)), (DEV, forge::commit(3))]);
+    assert_eq!(scene.refs(&tool(ALICE)), expected);
+}
+
+#[test]
+fn what_is_here_is_not_asked_for() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    scene.pass(MINUTE);
+    let again = forge::announcement_with_clones(&tool(ALICE), scene.unix(), &[], &[ONE]);
+    scene.sync(&again);
+    let next = state(
+        &scene,
+        ALICE,
+        &[(MAIN, forge::commit(2)), (DEV, forge::commit(1))],
+    );
+    scene.sync(&next);
+    scene.pass(MOMENT);
+    let wants: Vec<_> = scene.fetches[0].1.wants.to_vec();
+    assert_eq!(wants, [forge::commit(2)]);
+}
+
+#[test]
+fn a_pull_request_is_looked_for_where_it_says_and_put_in_every_repository_that_it_names() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let repos = [tool(ALICE), tool(BOB)];
+    let tip = forge::commit(9);
+    let plain = forge::pull_request(CAROL, scene.unix(), &repos, &tip.to_string());
+    let mut tags = plain.tags.clone();
+    tags.push(forge::tag(&["clone", TWO]));
+    let request = forge::event(CAROL, plain.kind, scene.unix(), tags);
+    assert_eq!(scene.sync(&request), Answer::Held);
+    scene.pass(MOMENT);
+    assert_eq!(scene.asked_of(), [TWO, TWO], "for each of the two");
+    scene.fetched(TWO, &[tip]);
+    assert!(scene.serves(&request));
+    scene.fetched(TWO, &[tip]);
+    for repo in &repos {
+        assert_eq!(scene.repo(repo).tips.get(&request.id), Some(&tip));
+    }
+}
+
+#[test]
+fn a_restart_goes_on_with_what_is_held() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene.fetches.clear();
+    scene.restart();
+    scene.pass(MOMENT);
+    scene.fetched(ONE, &[forge::commit(1)]);
+    assert!(scene.serves(&first), "G11");
+}
+
+#[test]
+fn what_expires_is_hunted_no_longer() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene.pass(MOMENT);
+    scene.pass(31 * MINUTE);
+    assert!(!scene.holds(&first));
+    assert!(scene.core.hunt().is_empty(), "G8");
+    assert_eq!(scene.stopped.len(), 1);
+}
+
+#[test]
+fn data_that_a_disk_has_lost_is_hunted_too() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
+        .unwrap();
+    scene.git.lose_objects(&tool(ALICE), |_| true);
+    scene.restart();
+    assert!(
+        !scene.serves(&first),
+        "nothing is served whose data is not here"
+    );
+    scene.pass(MINUTE);
+    assert_eq!(scene.asked_of(), [ONE]);
+    scene.fetched(ONE, &[forge::commit(1)]);
+    scene.pass(MINUTE);
+    assert!(scene.serves(&first));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, forge::commit(1))]));
+}
