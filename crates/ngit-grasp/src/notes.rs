@@ -220,6 +220,7 @@ fn reason(why: Complaint) -> &'static str {
         Complaint::Unsupported => "unsupported",
         Complaint::Invalid => "invalid",
         Complaint::Other => "other",
+        Complaint::Ours => "ours",
     }
 }
 

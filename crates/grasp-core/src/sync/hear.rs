@@ -374,9 +374,32 @@ impl Sync {
     }
 
     fn on_not_compared(&mut self, relay: RelayNo, no: SubNo, why: Complaint, now: Now) {
-        if self.sub(relay, no).is_some() {
-            self.refuse(relay, no, why, now);
+        match self.sub(relay, no) {
+            Some(_) if why == Complaint::Ours => self.compare_later(relay, no, now),
+            Some(_) => self.refuse(relay, no, why, now),
+            None => {}
         }
+    }
+
+    /// We have no room for it: a large batch is asked for again later, a small one costs little by
+    /// pages. None of it is the relay's fault.
+    fn compare_later(&mut self, relay: RelayNo, no: SubNo, now: Now) {
+        let sub = self
+            .session_mut(relay)
+            .and_then(|session| session.close(no));
+        let Some(Purpose::Compare { batch: no, step }) = sub.map(|sub| sub.purpose) else {
+            return;
+        };
+        if let Some(batch) = self.batch_mut(relay, no) {
+            if batch.small {
+                let how = How::Pages;
+                batch.steps.push_front(Step { how, ..step });
+            } else {
+                batch.failed = true;
+                batch.overflowed = true;
+            }
+        }
+        self.try_finish(no, now);
     }
 
     /// A relay that names no subscription means the newest one.
@@ -517,7 +540,8 @@ impl Sync {
             Complaint::RateLimited
             | Complaint::TooManySubscriptions
             | Complaint::AuthRequired
-            | Complaint::Restricted => {
+            | Complaint::Restricted
+            | Complaint::Ours => {
                 steps.push(step);
                 true
             }

@@ -84,6 +84,8 @@ pub enum FromRelay {
     },
     Challenge(String),
     Authenticated(bool),
+    /// What it has and we have not. None at all: the comparison goes on, or waits for us; that is
+    /// no sign of the relay.
     Needs {
         sub: SubNo,
         ids: Vec<EventId>,
@@ -102,6 +104,18 @@ pub enum FromRelay {
         sub: SubNo,
         why: Complaint,
     },
+}
+
+impl FromRelay {
+    /// The relay has spoken.
+    pub fn is_heard(&self) -> bool {
+        match self {
+            Self::Down(_) => false,
+            Self::Needs { ids, .. } => !ids.is_empty(),
+            Self::Unreconciled { why, .. } => *why != Complaint::Ours,
+            _ => true,
+        }
+    }
 }
 
 /// Why a connection is down.
@@ -162,6 +176,8 @@ pub enum Complaint {
     Unsupported,
     Invalid,
     Other,
+    /// No complaint of the relay: we cannot do our own part now.
+    Ours,
 }
 
 /// A message is understood by its beginning.

@@ -205,7 +205,7 @@ impl Sync {
             return;
         };
         if let Some(session) = peer.session_mut()
-            && !matches!(word, FromRelay::Down(_))
+            && word.is_heard()
         {
             session.heard = now.mono;
             session.heard_unix = now.unix;

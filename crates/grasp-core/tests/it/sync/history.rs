@@ -4,7 +4,7 @@ use grasp_core::sync::io::{Complaint, End, FromRelay, ToRelay};
 use grasp_core::sync::{Note, Outcome};
 use grasp_core::{EventId, SubNo, SyncLimits, Timestamp};
 
-use super::peers::{EPOCH, HOUR, Peers, SECOND, note, repo, root};
+use super::peers::{EPOCH, HOUR, MINUTE, Peers, SECOND, note, repo, root};
 
 const ONE: &str = "wss://one.example";
 const TWO: &str = "wss://two.example";
@@ -46,6 +46,21 @@ fn a_comparison_goes_back_window_after_window() {
     peers.say(ONE, word);
     let (_, filter) = peers.compared(ONE).remove(0);
     assert_eq!(filter.until, Some(Timestamp(999)));
+}
+
+/// A comparison that finds nothing for a while goes on; that it does proves nothing of the line.
+#[test]
+fn a_long_comparison_goes_on_while_it_is_said_to() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    for _ in 0..5 {
+        peers.pass(20 * SECOND);
+        peers.needs(ONE, sub, &[]);
+        let ended = peers.asked(ONE).contains(&ToRelay::EndReconcile(sub));
+        assert!(!ended, "it is said to go on");
+    }
+    peers.pass(2 * MINUTE);
+    assert!(!peers.link(ONE).is_up(), "nobody has heard of it");
 }
 
 #[test]

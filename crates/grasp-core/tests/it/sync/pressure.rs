@@ -28,6 +28,47 @@ fn a_rate_limited_relay_delays_only_itself() {
     assert_eq!(peers.asked(ONE), []);
 }
 
+/// Our own lack of room says nothing about the relay.
+#[test]
+fn a_comparison_for_which_we_have_no_room_is_made_later_and_held_against_nobody() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    let why = Complaint::Ours;
+    peers.say(ONE, FromRelay::Unreconciled { sub, why });
+    peers.answer_all(ONE);
+    let status = peers.sync.status(peers.clock());
+    let relay = status.relays.first().unwrap();
+    assert_eq!(relay.record.refused, 0);
+    assert!(relay.missing > 0, "not everything was compared");
+    let blames = |note: &Note| matches!(note, Note::NoNegentropy { .. } | Note::Refused { .. });
+    assert!(!peers.notes.iter().any(blames), "{:?}", peers.notes);
+    peers.pass(20 * SECOND);
+    assert_eq!(peers.asked(ONE), [], "not at once");
+    peers.pass(20 * SECOND);
+    assert!(!peers.compared(ONE).is_empty(), "by comparison, as before");
+    assert_eq!(peers.subscribed(ONE), []);
+}
+
+#[test]
+fn a_few_roots_that_cannot_be_compared_now_are_read_page_by_page() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let said = Description {
+        subscriptions: Some(1),
+        ..Description::default()
+    };
+    peers.say(ONE, FromRelay::Described(Some(said)));
+    peers.answer_all(ONE);
+    peers.news(root(1, &[repo(1)]));
+    peers.pass(SECOND);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    let why = Complaint::Ours;
+    peers.say(ONE, FromRelay::Unreconciled { sub, why });
+    assert_eq!(peers.subscribed(ONE).len(), 1);
+}
+
 #[test]
 fn limits_of_the_document_are_kept() {
     let mut peers = Peers::new();
