@@ -1,7 +1,9 @@
 //! NIP-77, the side that asks. What is ours is read from the store in slices; each message of the
 //! relay is answered on a thread that may take its time. Bounded in items, rounds and needs.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use grasp_core::sync::io::Complaint;
 use grasp_core::{EventId, Filter, SubNo, Timestamp};
@@ -9,6 +11,7 @@ use grasp_store::{Budget, Progress, Query, Store, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use rustc_hash::FxHashSet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 
 use super::codec;
 use crate::clock::unix_now;
@@ -21,6 +24,12 @@ const READERS: usize = 2;
 const ITEMS: usize = 2_000_000;
 /// Items of a single second, which cannot be divided further.
 const SECOND_ITEMS: usize = 200_000;
+/// While it waits for its turn or for room here, a comparison says so that often ...
+const STILL_HERE: Duration = Duration::from_secs(10);
+/// ... and so many times; then it is put off.
+const WAITS: usize = 30;
+/// What takes longer than that is too large. Whoever answers slowly keeps room from others.
+const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// What a relay claims to have, in one comparison.
 const MAX_NEEDS: usize = 200_000;
 /// A round halves what is unclear at least four times; the rest are lists in small frames.
@@ -92,14 +101,30 @@ async fn compare(
     tell: &impl Fn(Step),
 ) -> Result<Step, Complaint> {
     let sub = task.sub;
-    let ours = desk.collect(task.filter, task.most as usize).await?;
-    let filter = ours.filter.clone();
-    let (mut side, first, _room) = desk.open(ours, task.aside, task.frame).await?;
+    let (side, first, filter, _room) = while_we_wait(desk.prepare(task), tell).await?;
     tell(Step::Say(codec::neg_open(sub, &filter, &first)));
+    tell(Step::Needs(Vec::new()));
+    let rounds = timeout(LONGEST, converse(desk, sub, side, said, tell));
+    rounds.await.unwrap_or(Err(Complaint::TooManyEvents))
+}
+
+/// Round after round, until nothing is unclear.
+async fn converse(
+    desk: &Desk,
+    sub: SubNo,
+    mut side: Side,
+    said: &mut mpsc::Receiver<Vec<u8>>,
+    tell: &impl Fn(Step),
+) -> Result<Step, Complaint> {
     for _ in 0..MAX_ROUNDS {
-        let frame = said.recv().await.ok_or(Complaint::Other)?;
+        // Nobody brings messages any more when the connection is gone.
+        let frame = said.recv().await.ok_or(Complaint::Ours)?;
         let round;
-        (side, round) = desk.work(move |_| side.round(&frame)).await??;
+        let answer = desk.work(move |_| side.round(&frame));
+        (side, round) = while_we_wait(answer, tell).await??;
+        if round.needs.is_empty() {
+            tell(Step::Needs(Vec::new()));
+        }
         for list in round.needs.chunks(LIST) {
             tell(Step::Needs(list.to_vec()));
         }
@@ -114,6 +139,21 @@ async fn compare(
     Err(Complaint::TooManyEvents)
 }
 
+/// Our own part of the work. That it takes long is no silence of the relay.
+async fn while_we_wait<T>(
+    work: impl Future<Output = Result<T, Complaint>>,
+    tell: &impl Fn(Step),
+) -> Result<T, Complaint> {
+    let mut work = pin!(work);
+    for _ in 0..WAITS {
+        match timeout(STILL_HERE, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => tell(Step::Needs(Vec::new())),
+        }
+    }
+    Err(Complaint::Ours)
+}
+
 type Found = Vec<(Timestamp, EventId)>;
 
 /// What we have of a filter, from some second on.
@@ -122,6 +162,15 @@ struct Ours {
     from: Timestamp,
     /// Asks for nothing before it.
     filter: Filter,
+}
+
+impl Ours {
+    /// What of these lies in the stretch of time that is compared.
+    fn aside(&self, aside: &[(Timestamp, EventId)]) -> Found {
+        let until = self.filter.until.unwrap_or(Timestamp(u64::MAX));
+        let within = |(at, _): &&(Timestamp, EventId)| *at >= self.from && *at <= until;
+        aside.iter().filter(within).copied().collect()
+    }
 }
 
 impl Desk {
@@ -138,10 +187,28 @@ impl Desk {
         &self,
         piece: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, Complaint> {
-        let _turn = self.readers.acquire().await.map_err(|_| Complaint::Other)?;
+        let _turn = self.readers.acquire().await.map_err(|_| Complaint::Ours)?;
         let store = Arc::clone(&self.store);
         let done = tokio::task::spawn_blocking(move || piece(&store)).await;
-        done.map_err(|_| Complaint::Other)
+        done.map_err(|_| Complaint::Ours)
+    }
+
+    /// All that is done before the relay is asked: our side, its first message, what the relay is
+    /// asked to compare, and the room that it takes.
+    async fn prepare(
+        &self,
+        task: Task,
+    ) -> Result<(Side, Vec<u8>, Filter, OwnedSemaphorePermit), Complaint> {
+        let ours = self.collect(task.filter, task.most as usize).await?;
+        let filter = ours.filter.clone();
+        let aside = ours.aside(&task.aside);
+        let items = (ours.items.len() + aside.len()).min(ITEMS);
+        let items = u32::try_from(items).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(items).await;
+        let room = room.map_err(|_| Complaint::Ours)?;
+        let opened = self.work(move |_| Side::open(ours, aside, task.frame));
+        let (side, first) = opened.await?.map_err(broken)?;
+        Ok((side, first, filter, room))
     }
 
     /// The newest, whole seconds only.
@@ -201,24 +268,10 @@ impl Desk {
                 Ok(Progress::Done) => return Ok(found),
                 Err(error) => {
                     tracing::error!(%error, "what is ours cannot be read");
-                    return Err(Complaint::Other);
+                    return Err(Complaint::Ours);
                 }
             }
         }
-    }
-
-    async fn open(
-        &self,
-        ours: Ours,
-        aside: Arc<[(Timestamp, EventId)]>,
-        frame: u32,
-    ) -> Result<(Side, Vec<u8>, OwnedSemaphorePermit), Complaint> {
-        let items = u32::try_from(ours.items.len() + aside.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(items);
-        let room = room.map_err(|_| Complaint::Other)?;
-        let opened = self.work(move |_| Side::open(ours, &aside, frame)).await?;
-        let (side, first) = opened.map_err(broken)?;
-        Ok((side, first, room))
     }
 }
 
@@ -246,14 +299,7 @@ struct Round {
 }
 
 impl Side {
-    fn open(
-        ours: Ours,
-        aside: &[(Timestamp, EventId)],
-        frame: u32,
-    ) -> Result<(Self, Vec<u8>), negentropy::Error> {
-        let until = ours.filter.until.unwrap_or(Timestamp(u64::MAX));
-        let within = |(at, _): &&(Timestamp, EventId)| *at >= ours.from && *at <= until;
-        let aside: Found = aside.iter().filter(within).copied().collect();
+    fn open(ours: Ours, aside: Found, frame: u32) -> Result<(Self, Vec<u8>), negentropy::Error> {
         let mut items = ours.items;
         let stored: FxHashSet<EventId> = items.iter().map(|(_, id)| *id).collect();
         let aside: Found = aside
@@ -317,5 +363,73 @@ impl Side {
             lacks: self.lacks.min(self.compared),
             some: self.some,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Steps = mpsc::UnboundedReceiver<(SubNo, Step)>;
+
+    /// A comparison that takes room for ten; whoever holds the sender may answer it.
+    fn begin(desk: &Arc<Desk>) -> (tokio::task::JoinHandle<()>, mpsc::Sender<Vec<u8>>, Steps) {
+        let (said, heard) = mpsc::channel(1);
+        let (steps, told) = mpsc::unbounded_channel();
+        let aside: Found = (0..10).map(|n| (Timestamp(n), EventId([9; 32]))).collect();
+        let task = Task {
+            sub: SubNo(1),
+            filter: Filter::default(),
+            aside: aside.into(),
+            most: 10,
+            frame: FRAME,
+        };
+        let task = tokio::spawn(run(Arc::clone(desk), task, heard, steps));
+        (task, said, told)
+    }
+
+    fn desk(room: usize) -> Arc<Desk> {
+        let desk = Desk::new(Arc::new(Store::in_memory()));
+        Arc::new(Desk {
+            room: Arc::new(Semaphore::new(room)),
+            ..desk
+        })
+    }
+
+    async fn next(told: &mut Steps) -> Step {
+        told.recv().await.unwrap().1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comparison_waits_for_room_and_says_so() {
+        let desk = desk(15);
+        let (first, _answers, mut told) = begin(&desk);
+        assert!(matches!(next(&mut told).await, Step::Say(_)));
+        assert_eq!(next(&mut told).await, Step::Needs(Vec::new()), "begun");
+        let (_second, _said, mut waits) = begin(&desk);
+        assert_eq!(next(&mut waits).await, Step::Needs(Vec::new()), "it waits");
+        first.abort();
+        assert!(matches!(next(&mut waits).await, Step::Say(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comparison_without_room_is_put_off_and_no_relay_is_blamed() {
+        let desk = desk(5);
+        let (_task, _said, mut told) = begin(&desk);
+        for _ in 0..WAITS {
+            assert_eq!(next(&mut told).await, Step::Needs(Vec::new()));
+        }
+        assert_eq!(next(&mut told).await, Step::Failed(Complaint::Ours));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_answers_too_slowly_gives_its_room_back() {
+        let desk = desk(10);
+        let (_task, _said, mut told) = begin(&desk);
+        assert!(matches!(next(&mut told).await, Step::Say(_)));
+        assert_eq!(next(&mut told).await, Step::Needs(Vec::new()));
+        let end = Step::Failed(Complaint::TooManyEvents);
+        assert_eq!(next(&mut told).await, end);
+        assert_eq!(desk.room.available_permits(), 10);
     }
 }
