@@ -264,7 +264,7 @@ settings! {
         /// How long after the start other relays are left alone.
         NGIT_SYNC_STARTUP_DELAY_SECS => sync_startup_delay: Duration = "0" in 0..=DAY;
 
-        /// How long a new connection to another relay may take.
+        /// How long the name of another relay may take to be looked up, and then a connection to it.
         NGIT_SYNC_CONNECT_TIMEOUT_SECS => sync_connect_timeout: Duration = "10" in 1..=600;
 
         /// A request to which a relay says nothing for this long has failed.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 #[cfg(test)]
-pub(super) use self::hearing::STRAYS;
+pub(super) use self::hearing::{LATE, STRAYS};
 use self::requests::Comparisons;
 use super::dial::{Socket, of_websocket};
 use super::guard::Target;
@@ -54,24 +54,27 @@ pub async fn run(
     mut asks: mpsc::UnboundedReceiver<ToRelay>,
 ) -> End {
     let opened = tokio::select! {
-        opened = timeout(shared.connect_timeout, open(&shared, &url, trusted)) => opened,
+        opened = open(&shared, &url, trusted) => opened,
         () = hung_up(&mut asks) => return End::Closed,
     };
     match opened {
-        Ok(Ok((socket, place))) => {
+        Ok((socket, place)) => {
             let connection = Connection::new(shared, line, url, place, asks, socket);
             connection.run().await
         }
-        Ok(Err(end)) => end,
-        Err(_) => End::TimedOut,
+        Err(end) => end,
     }
 }
 
 async fn open(shared: &Shared, url: &RelayUrl, trusted: bool) -> Result<(Socket, Place), End> {
+    let (patience, dialer) = (shared.connect_timeout, &shared.dialer);
+    let late = |_| End::TimedOut;
     let target = Target::parse(url.as_str()).ok_or(End::Blocked)?;
-    let found = shared.guard.resolve(&target, trusted).await?;
-    let dialer = &shared.dialer;
-    let (socket, address) = dialer.websocket(url.as_str(), &target, &found).await?;
+    // A name may have to wait until others are looked up; that is no fault of the relay.
+    let found = timeout(patience, shared.guard.resolve(&target, trusted)).await;
+    let found = found.map_err(late)??;
+    let opened = timeout(patience, dialer.websocket(url.as_str(), &target, &found)).await;
+    let (socket, address) = opened.map_err(late)??;
     Ok((socket, Place { target, address }))
 }
 

@@ -4,10 +4,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use grasp_core::sync::io::End;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -36,36 +38,42 @@ pub type Socket = WebSocketStream<Box<dyn Wire>>;
 #[derive(Clone)]
 pub struct Dialer {
     tls: Arc<ClientConfig>,
+    patience: Duration,
 }
 
 impl Dialer {
-    /// Trusts the authorities that browsers trust.
-    pub fn new() -> Result<Self, rustls::Error> {
-        Self::trusting(RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        })
+    /// Trusts the authorities that browsers trust. `patience` is for all addresses of a name
+    /// together.
+    pub fn new(patience: Duration) -> Result<Self, rustls::Error> {
+        let roots = webpki_roots::TLS_SERVER_ROOTS.to_vec();
+        Self::trusting(RootCertStore { roots }, patience)
     }
 
-    pub fn trusting(roots: RootCertStore) -> Result<Self, rustls::Error> {
+    pub fn trusting(roots: RootCertStore, patience: Duration) -> Result<Self, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { tls: Arc::new(tls) })
+        let tls = Arc::new(tls);
+        Ok(Self { tls, patience })
     }
 
-    /// One address after the other, until one answers.
+    /// One address after the other, until one answers. Each has its share of the time, and one is
+    /// left for what comes after: a name may have addresses that cannot be reached from here.
     pub async fn connect(
         &self,
         target: &Target,
         addresses: &[SocketAddr],
     ) -> Result<(Box<dyn Wire>, SocketAddr), End> {
         let mut end = End::NoSuchHost;
+        let shares = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let share = self.patience / shares.saturating_add(1);
         for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok((self.wire(target, stream).await?, *address)),
-                Err(error) => end = of_io(&error),
+            match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok((self.wire(target, stream).await?, *address)),
+                Ok(Err(error)) => end = of_io(&error),
+                Err(_) => end = End::TimedOut,
             }
         }
         Err(end)
@@ -138,17 +146,15 @@ pub fn of_websocket(error: &tungstenite::Error) -> End {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rustls::ServerConfig;
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use tokio::net::TcpListener;
-    use tokio::time::timeout;
+    use tokio::net::{TcpListener, TcpSocket};
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(20);
     /// Everybody knows this key: it is worth nothing outside of this test.
     const KEY: &str = include_str!("testdata/localhost.key.pem");
     const CERTIFICATE: &str = include_str!("testdata/localhost.pem");
@@ -182,7 +188,7 @@ mod tests {
         let target = Target::parse(&url).unwrap();
         let addresses = [address];
         let opened = dialer.websocket(&url, &target, &addresses);
-        let opened = timeout(Duration::from_secs(20), opened).await.unwrap();
+        let opened = timeout(PATIENCE, opened).await.unwrap();
         opened.map(|(_, address)| address)
     }
 
@@ -191,10 +197,37 @@ mod tests {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(AUTHORITY.as_bytes()).unwrap();
         roots.add(authority).unwrap();
-        let trusting = Dialer::trusting(roots).unwrap();
+        let trusting = Dialer::trusting(roots, PATIENCE).unwrap();
         assert!(dialled(&trusting, "localhost").await.is_ok());
         assert_eq!(dialled(&trusting, "relay.example").await, Err(End::Tls));
-        let usual = Dialer::new().unwrap();
+        let usual = Dialer::new(PATIENCE).unwrap();
         assert_eq!(dialled(&usual, "localhost").await, Err(End::Tls));
+    }
+
+    /// Nobody takes connections here, and there is room for no more that wait.
+    async fn black_hole() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        let briefly = Duration::from_millis(300);
+        while let Ok(stream) = timeout(briefly, TcpStream::connect(address)).await {
+            waiting.push(stream.unwrap());
+        }
+        (address, listener, waiting)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let (hole, _listener, _waiting) = black_hole().await;
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = (good.local_addr().unwrap(), good);
+        let target = Target::parse("ws://relay.example").unwrap();
+        let dialer = Dialer::new(Duration::from_secs(2)).unwrap();
+        let connected = dialer.connect(&target, &[hole, good.0]).await;
+        assert_eq!(connected.map(|(_, address)| address), Ok(good.0));
+        let connected = dialer.connect(&target, &[hole]).await;
+        assert_eq!(connected.map(|(_, address)| address), Err(End::TimedOut));
     }
 }

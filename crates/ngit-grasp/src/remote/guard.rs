@@ -2,17 +2,15 @@
 //! us to machines that only we can reach. A name is resolved once, every answer is looked at, and
 //! what was looked at is dialled.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::http::Uri;
 use grasp_core::sync::io::End;
-use tokio::sync::Semaphore;
+
+use super::lookup::LookUps;
 
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
-/// Names looked up at once. A name server that does not answer holds a thread for half a minute.
-const LOOKUPS: usize = 32;
 
 /// A URL taken apart: what is needed to dial it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,17 +60,17 @@ impl Target {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Guard {
     allow_private: bool,
-    lookups: Arc<Semaphore>,
+    lookups: LookUps,
 }
 
 impl Guard {
     pub fn new(allow_private: bool) -> Self {
         Self {
             allow_private,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            lookups: LookUps::new(),
         }
     }
 
@@ -96,19 +94,7 @@ impl Guard {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        let turn = Arc::clone(&self.lookups).acquire_owned().await;
-        let turn = turn.map_err(|_| End::Failed)?;
-        let looked_up = tokio::task::spawn_blocking(move || {
-            // Kept by the thread, not by whoever waits for it and may give up.
-            let _turn = turn;
-            let found = (host.as_str(), port).to_socket_addrs();
-            found.map(|found| found.collect::<Vec<_>>())
-        });
-        match looked_up.await {
-            Ok(Ok(found)) if !found.is_empty() => Ok(found),
-            Ok(_) => Err(End::NoSuchHost),
-            Err(_) => Err(End::Failed),
-        }
+        self.lookups.find(host, port).await
     }
 }
 

@@ -7,6 +7,7 @@ mod connection;
 pub mod dial;
 pub mod guard;
 pub mod http;
+mod lookup;
 mod nip11;
 mod reconcile;
 #[cfg(test)]
@@ -50,7 +51,7 @@ pub const BEAT: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Also relays on private networks that strangers name.
     pub allow_private: bool,
-    /// From the look-up of the name to the open websocket.
+    /// For the look-up of the name, and again from there to the open websocket.
     pub connect_timeout: Duration,
     /// So often it is said that a relay still speaks; every third time it is asked to (ping).
     pub beat: Duration,
@@ -108,7 +109,7 @@ impl Remotes {
         let (orders, queue) = mpsc::unbounded_channel();
         let shared = Shared {
             guard: Guard::new(options.allow_private),
-            dialer: Dialer::new().map_err(std::io::Error::other)?,
+            dialer: Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?,
             connect_timeout: options.connect_timeout,
             beat: options.beat,
             signer: options.signer,

@@ -13,8 +13,9 @@ use crate::remote::reconcile::Step;
 
 /// Frames for subscriptions that never were; so many are a fault.
 pub const STRAYS: u32 = 64;
-/// Frames for subscriptions that we have closed: they may have been on their way for a while.
-const LATE: u32 = 10_000;
+/// Frames for subscriptions that we have closed: they may have been on their way for a while. And
+/// those that mean nothing to us.
+pub const LATE: u32 = 10_000;
 
 impl Connection {
     pub(super) fn on_text(&mut self, text: &str) {
@@ -26,22 +27,26 @@ impl Connection {
             Said::Eose { sub, complete } => self.on_eose(sub, complete),
             Said::Closed { sub, reason } => self.on_closed(sub, &reason),
             Said::Notice(reason) => self.tell(FromRelay::Notice(Complaint::read(&reason))),
-            Said::Ok { id, accepted } => {
-                if self.proof.take_if(|proof| *proof == id).is_some() {
-                    self.tell(FromRelay::Authenticated(accepted));
-                }
-            }
+            Said::Ok { id, accepted } => match self.proof.take_if(|proof| *proof == id) {
+                Some(_) => self.tell(FromRelay::Authenticated(accepted)),
+                None => self.useless(),
+            },
             Said::Auth(challenge) => self.tell(FromRelay::Challenge(challenge)),
-            Said::NegMsg { sub, frame } => {
-                if let Sub::Ours(sub) = sub
-                    && !self.comparisons.heard(sub, frame)
-                {
+            Said::NegMsg { sub, frame } => self.on_neg_msg(sub, frame),
+            Said::NegErr { sub, reason } => self.compared_not(sub, &reason),
+            Said::Unknown => self.useless(),
+        }
+    }
+
+    fn on_neg_msg(&mut self, sub: Sub, frame: Vec<u8>) {
+        match sub {
+            Sub::Ours(sub) if self.comparisons.is_open(sub) => {
+                if !self.comparisons.heard(sub, frame) {
                     // It speaks without waiting for us.
                     self.on_step(sub, Step::Failed(Complaint::Invalid));
                 }
             }
-            Said::NegErr { sub, reason } => self.compared_not(sub, &reason),
-            Said::Unknown => {}
+            sub => self.stray(sub),
         }
     }
 
@@ -91,8 +96,9 @@ impl Connection {
             && self.comparisons.forget(sub)
         {
             let why = Complaint::read(reason);
-            self.tell(FromRelay::Unreconciled { sub, why });
+            return self.tell(FromRelay::Unreconciled { sub, why });
         }
+        self.stray(sub);
     }
 
     fn watch(&mut self, sub: Sub) -> Option<(SubNo, &mut Watch)> {
@@ -104,14 +110,21 @@ impl Connection {
 
     fn stray(&mut self, sub: Sub) {
         let was_ours = matches!(sub, Sub::Ours(sub) if Some(sub) <= self.newest);
-        let (count, most) = if was_ours {
-            (&mut self.late, LATE)
-        } else {
-            (&mut self.strays, STRAYS)
-        };
-        *count += 1;
-        if *count == most {
-            *count = 0;
+        if was_ours {
+            return self.useless();
+        }
+        self.strays += 1;
+        if self.strays == STRAYS {
+            self.strays = 0;
+            self.bad(None, None, Fault::UnknownSubscription);
+        }
+    }
+
+    /// What means nothing to us costs time all the same.
+    fn useless(&mut self) {
+        self.late += 1;
+        if self.late == LATE {
+            self.late = 0;
             self.bad(None, None, Fault::UnknownSubscription);
         }
     }

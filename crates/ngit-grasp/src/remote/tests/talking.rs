@@ -6,7 +6,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::stage::{RELAY, Stage, options};
 use crate::remote::Options;
-use crate::remote::connection::{STRAYS, UNANSWERED};
+use crate::remote::connection::{LATE, STRAYS, UNANSWERED};
 
 const NOTES: &str = r#"{"kinds":[1]}"#;
 
@@ -114,6 +114,29 @@ fn each_frame_that_is_wrong_is_one_fault() {
         complete: false,
     };
     assert_eq!(stage.word(), eose);
+}
+
+#[test]
+fn what_means_nothing_is_counted_too() {
+    let stage = Stage::new();
+    let mut peer = stage.connected();
+    stage.subscribed(&mut peer, 4, NOTES, None);
+    let talk = [
+        json!(["X"]),
+        json!(["OK", "00".repeat(32), true, ""]),
+        json!(["NEG-MSG", "g4", "61"]),
+        json!(["NEG-ERR", "g4", "closed: long ago"]),
+    ];
+    let endless = talk.iter().cycle();
+    for frame in endless.take(LATE as usize) {
+        stage.say(&mut peer, frame.clone());
+    }
+    let fault = FromRelay::Bad {
+        sub: None,
+        id: None,
+        fault: Fault::UnknownSubscription,
+    };
+    assert_eq!(stage.word(), fault);
 }
 
 #[test]
