@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::event::{Event, Kind};
@@ -13,14 +12,10 @@ use grasp_store::Store;
 use indicatif::ProgressBar;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::app::{StartError, open_store};
-use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
-use crate::engine::Engine;
 use crate::hosting::overview::Overview;
 use crate::hosting::{Repositories, heads_and_tags};
-use crate::metrics::Metrics;
-use crate::transfer::{TransferError, bar, say, stopped};
+use crate::transfer::{TransferError, bar, engine, say};
 
 /// One look at one repository's objects.
 const FSCK: Duration = Duration::from_secs(600);
@@ -264,21 +259,9 @@ fn describe(problem: &Problem) -> String {
 
 /// What a start does, without serving: refs and store are brought in step, leftovers cleared.
 fn mend(config: &Config) -> Result<(), TransferError> {
-    let store = Arc::new(open_store(config).map_err(stopped)?);
-    let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
-    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
+    let engine = engine(config)?;
     let spinner = ProgressBar::new_spinner().with_message("bringing refs and store in step");
     spinner.enable_steady_tick(Duration::from_millis(100));
-    let clock = Clock::start();
-    let engine = Engine::start(
-        config.policy(),
-        &store,
-        &repositories,
-        &metrics,
-        clock,
-        None,
-    )
-    .map_err(StartError::from)?;
     if !engine.settle(REPAIR) {
         say("not everything could be brought in step in time");
     }

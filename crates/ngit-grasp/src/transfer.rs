@@ -51,11 +51,22 @@ fn on_disk(config: &Config) -> Result<&Path, TransferError> {
     }
 }
 
-pub(crate) fn stopped(error: StoreError) -> TransferError {
+fn stopped(error: StoreError) -> TransferError {
     match error {
         error @ StoreError::Locked { .. } => TransferError::Running(error),
         error => error.into(),
     }
+}
+
+/// The rules at work on the data of a server that is stopped: nobody is served, no other relay is
+/// asked.
+pub(crate) fn engine(config: &Config) -> Result<Engine, TransferError> {
+    let store = Arc::new(open_store(config).map_err(stopped)?);
+    let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
+    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
+    let (policy, clock) = (config.policy(), Clock::start());
+    let engine = Engine::start(policy, &store, &repositories, &metrics, clock, None);
+    Ok(engine.map_err(StartError::from)?)
 }
 
 /// Events and owner key, consistent, while the server may be running.
@@ -149,19 +160,7 @@ pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError>
 /// event that is now here, or was, or has been replaced or deleted by its author.
 pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferError> {
     on_disk(config)?;
-    let store = Arc::new(open_store(config).map_err(stopped)?);
-    let metrics = Arc::new(Metrics::new().map_err(StartError::from)?);
-    let repositories = Arc::new(Repositories::new(config.git_data_path.clone()));
-    let clock = Clock::start();
-    let engine = Engine::start(
-        config.policy(),
-        &store,
-        &repositories,
-        &metrics,
-        clock,
-        None,
-    )
-    .map_err(StartError::from)?;
+    let engine = engine(config)?;
     let (source, bytes): (Box<dyn Read>, u64) = match file {
         Some(path) => {
             let file = File::open(path).map_err(io_error(path))?;
