@@ -141,7 +141,7 @@ const COLUMNS: [&str; 12] = [
     "LAG", "NEXT",
 ];
 
-/// For people: a line for each relay, and one for all.
+/// For people: a line for each relay, those of the operator with a star, and one for all.
 fn render(report: &Value) -> String {
     let sync = &report["sync"];
     let now = count(report, "/now");
@@ -190,9 +190,10 @@ fn row(relay: &Value, now: u64) -> [String; COLUMNS.len()] {
     let events = ["live", "catch_up", "daily"]
         .map(|source| count(record, &format!("/{source}")).to_string());
     let lag = relay["lag_ms"].as_u64();
+    let bootstrap = if relay["bootstrap"] == true { "*" } else { "" };
     let number = |name: &str| count(relay, &format!("/{name}")).to_string();
     [
-        word(relay, "/url").to_owned(),
+        format!("{}{bootstrap}", word(relay, "/url")),
         state,
         word(relay, "/health/health").to_owned(),
         span(now.saturating_sub(count(relay, "/since"))),
@@ -272,7 +273,7 @@ mod tests {
             "next": {"what": "daily sync", "at": 100_000, "why": ""},
         });
         let down = json!({
-            "url": "ws://long-name.example", "state": "disconnected", "why": "failing",
+            "url": "ws://long-name.example", "bootstrap": true, "state": "disconnected", "why": "failing",
             "since": 150, "health": {"health": "dead"},
             "next": {"what": "dial", "at": 220, "why": "backoff"},
         });
@@ -290,7 +291,7 @@ mod tests {
         );
         assert_eq!(
             words(lines[2]),
-            "ws://long-name.example disconnected (failing) dead 50 s 0 0 0 0 0/0/0 0 - \
+            "ws://long-name.example* disconnected (failing) dead 50 s 0 0 0 0 0/0/0 0 - \
              dial in 20 s (backoff)"
         );
         assert_eq!(lines[0].find("STATE"), lines[1].find("connected"));
