@@ -89,6 +89,10 @@ impl Here for Nothing {
         Vec::new()
     }
 
+    fn released(&self) -> u64 {
+        0
+    }
+
     fn repository_of(&self, _: &EventId) -> Option<RepoId> {
         None
     }

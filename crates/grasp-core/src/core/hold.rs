@@ -19,7 +19,7 @@ use crate::ticket::{Job, Ticket};
 /// Causes that one early event is filed under.
 const MAX_CAUSES: usize = 16;
 /// Things that an accepted event names and that may have come before it.
-const MAX_NAMED: usize = 64;
+pub(super) const MAX_NAMED: usize = 64;
 
 impl Core {
     /// A second copy of a held event is answered like the first.

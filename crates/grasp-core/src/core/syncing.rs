@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::{caused_by, causes};
+use super::hold::{MAX_NAMED, caused_by, causes};
 use super::known::Here;
 use super::{Answer, Change, Core, Effect, Errand};
 use crate::admit::{self, Cause, Needs, Origin, Refusal};
-use crate::clock::Timestamp;
+use crate::clock::{Now, Timestamp};
 use crate::event::{Address, Event, Kind};
 use crate::facts::{Facts, Seq};
 use crate::id::EventId;
@@ -24,8 +24,6 @@ const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const REST_WITHOUT_DATA: Duration = Duration::from_secs(20 * 60 * 60);
 /// Causes that an early event is found by, besides its own address: about 50 bytes each.
 const MAX_MARKS: usize = 4;
-/// Things that an accepted event names and that may have come before it.
-const MAX_NAMED: usize = 64;
 
 impl Core {
     pub(super) fn on_remote(
@@ -35,21 +33,26 @@ impl Core {
         word: FromRelay,
         facts: &dyn Facts,
     ) {
-        let here = Here {
-            facts,
-            in_flight: &self.in_flight,
-            purgatory: &self.purgatory,
-        };
-        self.sync.handle(relay, conn, word, self.now, &here);
+        self.with_sync(facts, |sync, now, here| {
+            sync.handle(relay, conn, word, now, here);
+        });
     }
 
     pub(super) fn on_sync_timeout(&mut self, facts: &dyn Facts) {
+        self.with_sync(facts, |sync, now, here| sync.handle_timeout(now, here));
+    }
+
+    fn with_sync(
+        &mut self,
+        facts: &dyn Facts,
+        call: impl FnOnce(&mut sync::Sync, Now, &dyn sync::Here),
+    ) {
         let here = Here {
             facts,
             in_flight: &self.in_flight,
             purgatory: &self.purgatory,
         };
-        self.sync.handle_timeout(self.now, &here);
+        call(&mut self.sync, self.now, &here);
     }
 
     /// After every turn: sync hears what has changed, and its wishes become effects.
@@ -66,12 +69,7 @@ impl Core {
             }
             self.look_again_at_updates(&repo, facts);
         }
-        let here = Here {
-            facts,
-            in_flight: &self.in_flight,
-            purgatory: &self.purgatory,
-        };
-        self.sync.turn(self.now, &here);
+        self.with_sync(facts, |sync, now, here| sync.turn(now, here));
         self.drain_sync();
     }
 
@@ -269,6 +267,10 @@ impl sync::Here for Here<'_> {
             .collect();
         held.sort_unstable();
         held
+    }
+
+    fn released(&self) -> u64 {
+        self.purgatory.released()
     }
 
     fn repository_of(&self, id: &EventId) -> Option<RepoId> {

@@ -40,6 +40,8 @@ pub struct Purgatory {
     bytes: usize,
     /// What those waited for that have left lately.
     left: Vec<Needs>,
+    /// So many were taken out since the start.
+    released: u64,
 }
 
 impl Purgatory {
@@ -61,6 +63,11 @@ impl Purgatory {
 
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Grows when something is held no longer, or for something else.
+    pub fn released(&self) -> u64 {
+        self.released
     }
 
     pub fn of_author_count(&self, author: &Pubkey) -> usize {
@@ -117,6 +124,7 @@ impl Purgatory {
 
     fn take(&mut self, id: &EventId) -> Option<Held> {
         let held = self.held.remove(id)?;
+        self.released += 1;
         for key in keys(&held.needs) {
             if let Some(ids) = self.index.get_mut(&key) {
                 ids.retain(|other| other != id);

@@ -35,7 +35,7 @@ pub enum ToRelay {
     Reconcile {
         sub: SubNo,
         filter: Box<Filter>,
-        /// What counts as ours though it is not stored.
+        /// What counts as ours though it is not stored, of this stretch of time or any other.
         aside: Arc<[(Timestamp, EventId)]>,
         /// Of our own events, the newest; whole seconds only.
         most: u32,

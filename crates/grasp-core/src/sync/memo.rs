@@ -1,7 +1,7 @@
 //! Events that came and were not taken, so that they are not fetched every day: those that never
 //! will be, and those that will be when something else has come.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
@@ -12,16 +12,27 @@ use crate::ticket::RelayNo;
 
 #[derive(Debug, Default)]
 pub struct Memo {
-    rows: FxHashMap<EventId, Dismissed>,
+    rows: FxHashMap<EventId, Row>,
     /// The oldest goes first when there are too many.
-    order: VecDeque<EventId>,
+    order: BTreeMap<u64, EventId>,
+    next: u64,
     by_mark: BTreeSet<(u64, EventId)>,
-    /// Announcements and states by time: they are set aside when that layer is compared.
-    announcements: BTreeSet<(Timestamp, EventId)>,
+    /// Announcements and states by time, with the end of their rest: they are set aside when that
+    /// layer is compared.
+    announcements: BTreeMap<(Timestamp, EventId), Timestamp>,
+    /// So many of them were wanted again.
+    recalled: u64,
     early: usize,
-    /// Which relay brought it last, in this life.
+    /// Which relay brought it first, in this life.
     shown_by: FxHashMap<EventId, RelayNo>,
     max: usize,
+}
+
+#[derive(Debug)]
+struct Row {
+    dismissed: Dismissed,
+    /// Its place in the order.
+    place: u64,
 }
 
 impl Memo {
@@ -43,47 +54,47 @@ impl Memo {
 
     /// Takes a row; those that make room for it.
     pub fn dismiss(&mut self, row: Dismissed) -> Vec<EventId> {
-        self.recall(&row.id);
+        self.remove(&row.id);
         for mark in marks(&row.fate) {
             self.by_mark.insert((*mark, row.id));
         }
         if row.announcement {
-            self.announcements.insert((row.at, row.id));
+            self.announcements.insert((row.at, row.id), end(&row.fate));
         }
         self.early += usize::from(row.fate != Fate::ForGood);
-        self.order.push_back(row.id);
-        self.rows.insert(row.id, row);
+        let place = self.next;
+        self.next += 1;
+        self.order.insert(place, row.id);
+        let dismissed = row;
+        self.rows.insert(dismissed.id, Row { dismissed, place });
         let mut gone = Vec::new();
         while self.rows.len() > self.max {
-            let Some(oldest) = self.order.pop_front() else {
+            let Some((_, oldest)) = self.order.pop_first() else {
                 break;
             };
-            if self.recall(&oldest) {
-                gone.push(oldest);
-            }
-        }
-        // Entries of rows that are gone are swept when they are most of it.
-        if self.order.len() > 2 * self.rows.len() + 64 {
-            let rows = &self.rows;
-            let mut seen = BTreeSet::new();
-            self.order
-                .retain(|id| rows.contains_key(id) && seen.insert(*id));
+            self.remove(&oldest);
+            gone.push(oldest);
         }
         gone
     }
 
     /// It may be fetched again. True if it was here.
     pub fn recall(&mut self, id: &EventId) -> bool {
-        let Some(row) = self.rows.remove(id) else {
-            return false;
-        };
-        for mark in marks(&row.fate) {
+        let row = self.remove(id);
+        self.recalled += u64::from(row.as_ref().is_some_and(|row| row.announcement));
+        row.is_some()
+    }
+
+    fn remove(&mut self, id: &EventId) -> Option<Dismissed> {
+        let Row { dismissed, place } = self.rows.remove(id)?;
+        for mark in marks(&dismissed.fate) {
             self.by_mark.remove(&(*mark, *id));
         }
-        self.announcements.remove(&(row.at, row.id));
+        self.order.remove(&place);
+        self.announcements.remove(&(dismissed.at, *id));
         self.shown_by.remove(id);
-        self.early -= usize::from(row.fate != Fate::ForGood);
-        true
+        self.early -= usize::from(dismissed.fate != Fate::ForGood);
+        Some(dismissed)
     }
 
     /// A relay has it.
@@ -98,16 +109,12 @@ impl Memo {
     }
 
     pub fn get(&self, id: &EventId) -> Option<&Dismissed> {
-        self.rows.get(id)
+        self.rows.get(id).map(|row| &row.dismissed)
     }
 
     /// It need not be fetched now.
     pub fn dismisses(&self, id: &EventId, now: Timestamp) -> bool {
-        match self.rows.get(id).map(|row| &row.fate) {
-            Some(Fate::ForGood | Fate::Early(_)) => true,
-            Some(Fate::Rests(until, _)) => *until > now,
-            None => false,
-        }
+        self.get(id).is_some_and(|row| end(&row.fate) > now)
     }
 
     /// Those that one of these may have changed.
@@ -119,19 +126,24 @@ impl Memo {
         marks.iter().flat_map(of).map(|(_, id)| *id).collect()
     }
 
-    /// Dismissed announcements and states of a stretch of time.
-    pub fn aside(
-        &self,
-        since: Option<Timestamp>,
-        until: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Vec<(Timestamp, EventId)> {
-        let first = (since.unwrap_or_default(), EventId([0; 32]));
-        let last = (until.unwrap_or(Timestamp(u64::MAX)), EventId([255; 32]));
-        let rows = self.announcements.range(first..=last);
-        rows.filter(|(_, id)| self.dismisses(id, now))
-            .copied()
-            .collect()
+    /// Dismissed announcements and states, by time.
+    pub fn aside(&self, now: Timestamp) -> Vec<(Timestamp, EventId)> {
+        let rows = self.announcements.iter();
+        let rows = rows.filter(|(_, until)| **until > now);
+        rows.map(|(place, _)| *place).collect()
+    }
+
+    /// Grows when one of these is wanted again.
+    pub fn recalled(&self) -> u64 {
+        self.recalled
+    }
+}
+
+/// Until then it need not be fetched.
+fn end(fate: &Fate) -> Timestamp {
+    match fate {
+        Fate::ForGood | Fate::Early(_) => Timestamp(u64::MAX),
+        Fate::Rests(until, _) => *until,
     }
 }
 
@@ -178,9 +190,9 @@ mod tests {
         let mut memo = Memo::new(10);
         memo.dismiss(row(2, Fate::Rests(Timestamp(100), vec![])));
         assert!(memo.dismisses(&id(2), Timestamp(99)));
-        assert_eq!(memo.aside(None, None, Timestamp(99)).len(), 1);
+        assert_eq!(memo.aside(Timestamp(99)).len(), 1);
         assert!(!memo.dismisses(&id(2), Timestamp(100)));
-        assert_eq!(memo.aside(None, None, Timestamp(100)).len(), 0);
+        assert_eq!(memo.aside(Timestamp(100)).len(), 0);
     }
 
     #[test]
@@ -192,8 +204,30 @@ mod tests {
         }
         assert_eq!((memo.len(), memo.early()), (3, 3));
         assert!(memo.dismisses(&id(199), Timestamp(0)) && !memo.dismisses(&id(1), Timestamp(0)));
-        assert!(memo.order.len() < 80 && memo.by_mark.len() == 3);
-        let aside = memo.aside(Some(Timestamp(198)), Some(Timestamp(198)), Timestamp(0));
-        assert_eq!(aside, [(Timestamp(198), id(198))]);
+        assert_eq!((memo.order.len(), memo.by_mark.len()), (3, 3));
+        assert_eq!(memo.aside(Timestamp(0)), [(Timestamp(198), id(198))]);
+    }
+
+    #[test]
+    fn one_that_is_dismissed_again_is_the_newest() {
+        let mut memo = Memo::new(2);
+        memo.dismiss(row(1, Fate::ForGood));
+        memo.dismiss(row(2, Fate::ForGood));
+        memo.dismiss(row(1, Fate::ForGood));
+        assert_eq!(memo.dismiss(row(3, Fate::ForGood)), [id(2)]);
+        assert!(memo.get(&id(1)).is_some());
+    }
+
+    #[test]
+    fn only_what_is_wanted_again_counts_as_recalled() {
+        let mut memo = Memo::new(2);
+        for n in [2, 4, 4, 6, 7] {
+            memo.dismiss(row(n, Fate::ForGood));
+        }
+        assert_eq!(memo.recalled(), 0, "who makes room is not wanted");
+        assert!(memo.recall(&id(7)) && !memo.recall(&id(2)));
+        assert_eq!(memo.recalled(), 0, "no announcement, or not here");
+        assert!(memo.recall(&id(6)));
+        assert_eq!(memo.recalled(), 1);
     }
 }

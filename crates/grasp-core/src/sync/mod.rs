@@ -4,6 +4,7 @@
 
 mod agenda;
 mod arrivals;
+mod aside;
 mod audit;
 mod batch;
 mod capabilities;
@@ -39,6 +40,7 @@ use self::agenda::Agenda;
 pub use self::agenda::Timer;
 pub use self::arrivals::Outcome;
 use self::arrivals::{Arrival, Later};
+use self::aside::Aside;
 use self::batch::{Batch, Via};
 pub use self::capabilities::{Capabilities, Reconciles};
 use self::downloads::{BatchNo, Downloads};
@@ -73,6 +75,9 @@ pub trait Here {
 
     /// Announcements and states that are held.
     fn held_announcements(&self) -> Vec<(Timestamp, EventId)>;
+
+    /// Grows when something is held no longer.
+    fn released(&self) -> u64;
 
     /// A repository that a stored event names.
     fn repository_of(&self, id: &EventId) -> Option<RepoId>;
@@ -123,6 +128,7 @@ pub struct Sync {
     judged: VecDeque<(Arrival, Outcome)>,
     later: Later,
     memo: Memo,
+    aside: Option<Aside>,
     /// The newest commit.
     latest: Option<Seq>,
     restored: Restored,
@@ -155,6 +161,7 @@ impl Sync {
             arrivals: FxHashMap::default(),
             judged: VecDeque::new(),
             later: Later::default(),
+            aside: None,
             latest: None,
             restored: Restored::default(),
             totals: BySource::default(),

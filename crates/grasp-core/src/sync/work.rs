@@ -276,17 +276,11 @@ impl Sync {
         if is_void(&filter) {
             return self.try_finish(batch, now);
         }
-        let mut aside = Vec::new();
-        if step.chunk.layer == Layer::Announcements {
-            aside = self.memo.aside(step.since, step.until, now.unix);
-            let fits = |at: Timestamp| {
-                step.since.is_none_or(|since| at >= since)
-                    && step.until.is_none_or(|until| at <= until)
-            };
-            let held = here.held_announcements().into_iter();
-            aside.extend(held.filter(|(at, _)| fits(*at)));
-        }
-        let (aside, most) = (aside.into(), self.limits.reconcile_items);
+        let aside = match step.chunk.layer == Layer::Announcements {
+            true => self.aside(now, here),
+            false => Arc::default(),
+        };
+        let most = self.limits.reconcile_items;
         let deadline = now.mono + self.limits.request_timeout;
         let sub = Sub::new(Purpose::Compare { batch, step }, deadline);
         self.open(relay, sub, |sub| ToRelay::Reconcile {

@@ -1,8 +1,11 @@
 //! What happened before, by comparison or page by page (E9, E11, E12).
 
+use std::sync::Arc;
+
 use grasp_core::sync::io::{Complaint, End, FromRelay, ToRelay};
-use grasp_core::sync::{Note, Outcome};
+use grasp_core::sync::{Fate, Note, Outcome};
 use grasp_core::{EventId, SubNo, SyncLimits, Timestamp};
+use grasp_sim::forge;
 
 use super::peers::{EPOCH, HOUR, MINUTE, Peers, SECOND, note, repo, root};
 
@@ -146,6 +149,35 @@ fn both_compare() -> (Peers, SubNo, SubNo) {
             return (peers, one, two);
         }
     }
+}
+
+/// What is not asked for again is one list for all relays, and what is wanted again is not in it.
+#[test]
+fn relays_share_the_list_of_what_is_set_aside() {
+    let mut peers = Peers::in_step(ONE);
+    let state = forge::state(forge::key(5), "tool", EPOCH, &[]);
+    let fate = Fate::Early(vec![7]);
+    let ticket = peers.deliver(ONE, SubNo(0), &state);
+    peers.judge(ticket, Outcome::Dismissed(fate));
+    let (three, four) = ("wss://three.example", "wss://four.example");
+    peers.announce(&repo(2), &[TWO, three, four]);
+    // A list may be so old.
+    peers.pass(10 * SECOND);
+    let aside = |peers: &mut Peers, name: &str| {
+        peers.say(name, FromRelay::Up);
+        let asked = peers.asked(name).into_iter();
+        let mut aside = asked.filter_map(|what| match what {
+            ToRelay::Reconcile { aside, .. } => Some(aside),
+            _ => None,
+        });
+        aside.next().unwrap()
+    };
+    let one = aside(&mut peers, TWO);
+    assert_eq!(*one, [(Timestamp(EPOCH), state.id)]);
+    let same = aside(&mut peers, three);
+    assert!(Arc::ptr_eq(&one, &same), "not a copy for each relay");
+    peers.sync.look_again(&[7]);
+    assert_eq!(*aside(&mut peers, four), []);
 }
 
 #[test]
@@ -313,7 +345,7 @@ fn what_was_refused_for_good_is_not_asked_for_again() {
     peers.needs(ONE, one, &[event.id]);
     let (fetch, _) = peers.subscribed(ONE).remove(0);
     let ticket = peers.deliver(ONE, fetch, &event);
-    let fate = grasp_core::sync::Fate::ForGood;
+    let fate = Fate::ForGood;
     peers.judge(ticket, Outcome::Dismissed(fate));
     peers.needs(TWO, two, &[event.id]);
     assert_eq!(peers.subscribed(TWO), [], "not again");
@@ -340,7 +372,7 @@ fn an_early_event_is_asked_for_when_what_it_waits_for_has_come() {
     let mut peers = Peers::in_step(ONE);
     let event = note(1, EPOCH);
     let ticket = peers.deliver(ONE, SubNo(0), &event);
-    let fate = grasp_core::sync::Fate::Early(vec![77]);
+    let fate = Fate::Early(vec![77]);
     peers.judge(ticket, Outcome::Dismissed(fate));
     peers.pass_with(ONE, 5 * HOUR);
     peers.asked(ONE);

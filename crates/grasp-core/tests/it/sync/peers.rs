@@ -43,6 +43,10 @@ impl Here for Stored {
         Vec::new()
     }
 
+    fn released(&self) -> u64 {
+        0
+    }
+
     fn repository_of(&self, _id: &EventId) -> Option<RepoId> {
         None
     }
