@@ -124,6 +124,16 @@ impl Sync {
         of_relay.map(|arrival| arrival.at).min()
     }
 
+    /// The same for all relays at once.
+    pub(super) fn oldest_arrivals(&self) -> FxHashMap<RelayNo, Timestamp> {
+        let mut oldest: FxHashMap<RelayNo, Timestamp> = FxHashMap::default();
+        for arrival in self.arrivals.values() {
+            let at = oldest.entry(arrival.from.relay).or_insert(arrival.at);
+            *at = arrival.at.min(*at);
+        }
+        oldest
+    }
+
     pub(super) fn on_judged(&mut self, arrival: &Arrival, outcome: Outcome, now: Now) {
         let (event, from) = (&arrival.event, arrival.from);
         let is_open = self

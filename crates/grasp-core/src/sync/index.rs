@@ -25,6 +25,8 @@ pub struct RepoSyncNeeds {
     pub stage: Stage,
     /// Sorted.
     pub relays: Vec<RelayNo>,
+    /// Relays that it names and that were not taken in.
+    pub left_out: u32,
     pub roots: RoaringBitmap,
 }
 
@@ -80,6 +82,7 @@ impl RepoSyncIndex {
             repo: repo.clone(),
             stage: Stage::Announced,
             relays: Vec::new(),
+            left_out: 0,
             roots: RoaringBitmap::new(),
         };
         let ix = match self.free.pop() {

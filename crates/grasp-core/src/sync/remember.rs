@@ -174,8 +174,9 @@ impl Sync {
             peer.dirty || peer.link.is_up()
         });
         let dirty: Vec<RelayNo> = dirty.map(|(relay, _)| *relay).collect();
+        let oldest = self.oldest_arrivals();
         for relay in dirty {
-            let oldest = self.oldest_arrival(relay);
+            let oldest = oldest.get(&relay).copied();
             let Some(known) = self.targets.relays.get(relay) else {
                 continue;
             };

@@ -21,7 +21,7 @@ pub struct Status {
     pub relays_tracked: usize,
     pub relays_connected: usize,
     pub relays_dead: usize,
-    /// Relays that were not taken in, because there are enough.
+    /// Places in the lists of repositories whose relay was not taken in, because there are enough.
     pub relays_over_limit: u64,
     /// Pieces of history that are being fetched.
     pub pending: usize,
@@ -110,9 +110,13 @@ impl BySource {
 impl Sync {
     /// How it stands.
     pub fn status(&self, now: Now) -> Status {
+        let oldest = self.oldest_arrivals();
         let relays = self.targets.relays.iter();
         let relays: Vec<RelayStatus> = relays
-            .filter_map(|(no, relay)| self.relay_status(no, relay, now))
+            .filter_map(|(no, relay)| {
+                let oldest = oldest.get(&no).copied();
+                self.relay_status(no, relay, oldest, now)
+            })
             .collect();
         let dead = |relay: &&RelayStatus| relay.health.health == Health::Dead;
         Status {
@@ -132,7 +136,14 @@ impl Sync {
         }
     }
 
-    fn relay_status(&self, no: RelayNo, relay: &Relay, now: Now) -> Option<RelayStatus> {
+    /// `oldest` is when the oldest of its events came that is not judged yet.
+    fn relay_status(
+        &self,
+        no: RelayNo,
+        relay: &Relay,
+        oldest: Option<Timestamp>,
+        now: Now,
+    ) -> Option<RelayStatus> {
         let peer = self.peers.get(&no)?;
         let session = peer.session();
         let watched = session.map(|session| {
@@ -141,7 +152,7 @@ impl Sync {
             watched.len()
         });
         let live = watched.unwrap_or_default();
-        let memory = peer.memory(&relay.url, self.oldest_arrival(no), now, &self.limits);
+        let memory = peer.memory(&relay.url, oldest, now, &self.limits);
         let record = memory.record;
         let compares = peer.capabilities.reconciles == Reconciles::Yes;
         let here = relay.confirmed.len();

@@ -25,7 +25,7 @@ pub struct Targets {
     changed: BTreeSet<RelayNo>,
     /// Relays that nobody but this owner names.
     sole: FxHashMap<Pubkey, usize>,
-    /// Relays that were not taken in, because there are enough.
+    /// Places in the lists of repositories whose relay was not taken in, because there are enough.
     pub over_limit: u64,
 }
 
@@ -51,10 +51,12 @@ impl Targets {
         limits: &SyncLimits,
     ) {
         let ix = self.repos.enter(repo);
-        let relays = self.admitted(repo, urls, limits);
+        let (relays, left_out) = self.admitted(repo, urls, limits);
         let Some(needs) = self.repos.get_mut(ix) else {
             return;
         };
+        let before = std::mem::replace(&mut needs.left_out, left_out);
+        self.over_limit = self.over_limit + u64::from(left_out) - u64::from(before);
         let less = needs.stage > stage;
         needs.stage = stage;
         let before = std::mem::replace(&mut needs.relays, relays.clone());
@@ -75,7 +77,9 @@ impl Targets {
         for no in relays.unwrap_or_default() {
             self.unlist(no, ix, repo);
         }
-        self.repos.leave(ix);
+        if let Some(needs) = self.repos.leave(ix) {
+            self.over_limit -= u64::from(needs.left_out);
+        }
     }
 
     /// An issue, a patch or a pull request belongs to these repositories.
@@ -191,24 +195,29 @@ impl Targets {
     }
 
     /// The relays of an announcement that are taken in, sorted: not too many of one repository, of
-    /// one owner, and in all.
-    fn admitted(&mut self, repo: &RepoId, urls: &[RelayUrl], limits: &SyncLimits) -> Vec<RelayNo> {
+    /// one owner, and in all. And how many are not.
+    fn admitted(
+        &mut self,
+        repo: &RepoId,
+        urls: &[RelayUrl],
+        limits: &SyncLimits,
+    ) -> (Vec<RelayNo>, u32) {
         let mut admitted = BTreeSet::new();
-        let mut new = 0;
+        let (mut new, mut left_out) = (0, 0);
         for url in urls {
-            if admitted.len() == limits.relays_per_repository {
-                break;
+            let known = self.relays.find(url);
+            if known.is_some_and(|known| admitted.contains(&known)) {
+                continue;
             }
-            if self.relays.find(url).is_none() {
-                if !self.has_room(repo, new, limits) {
-                    self.over_limit += 1;
-                    continue;
-                }
-                new += 1;
+            let full = admitted.len() == limits.relays_per_repository;
+            if full || (known.is_none() && !self.has_room(repo, new, limits)) {
+                left_out += 1;
+                continue;
             }
+            new += usize::from(known.is_none());
             admitted.insert(self.relays.enter(url));
         }
-        admitted.into_iter().collect()
+        (admitted.into_iter().collect(), left_out)
     }
 
     /// Relays that nobody else names are an owner's own expense.
@@ -355,7 +364,17 @@ mod tests {
             10,
             "what others name too is not his alone"
         );
-        assert!(targets.over_limit > 0);
+        assert_eq!(targets.over_limit, 995 + 988 + 7);
+        targets.announce(&repo(1, 1), &urls(0..1_000), Stage::Served, &limits);
+        assert_eq!(
+            targets.over_limit,
+            995 + 988 + 7,
+            "who comes again counts once"
+        );
+        targets.forget(&repo(1, 1));
+        targets.announce(&repo(1, 2), &urls(10..11), Stage::Served, &limits);
+        targets.announce(&repo(1, 3), &urls(20..21), Stage::Served, &limits);
+        assert_eq!(targets.over_limit, 0);
         targets.audit().unwrap();
     }
 
