@@ -14,6 +14,9 @@ const ENVELOPE: usize = 1_024;
 const AROUND: usize = 128;
 /// More events than this are asked of nobody at once.
 const MAX_LIMIT: u32 = 5_000;
+/// A larger number than we ever need is no reason to use it.
+const MAX_SUBSCRIPTIONS: u32 = 1_000;
+const MAX_FILTERS: u32 = 200;
 /// Less than this no relay means.
 const MIN_MESSAGE: u32 = 4 * 1_024;
 
@@ -66,9 +69,8 @@ impl Capabilities {
             Some(said) => said.clamp(1, most),
             None => known,
         };
-        // A larger number than we ever need is no reason to use it.
-        self.subscriptions = most(said.subscriptions, self.subscriptions, 1_000);
-        self.filters = most(said.filters, self.filters, 200);
+        self.subscriptions = most(said.subscriptions, self.subscriptions, MAX_SUBSCRIPTIONS);
+        self.filters = most(said.filters, self.filters, MAX_FILTERS);
         self.limit = most(said.limit, self.limit, limits.page);
         let bytes = most(said.message_bytes, self.message_bytes, limits.message_bytes);
         self.message_bytes = bytes.max(MIN_MESSAGE);

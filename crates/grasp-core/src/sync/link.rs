@@ -1,5 +1,5 @@
-//! The connection to one relay, from the first attempt to the last. Every state but the last has
-//! a deadline.
+//! The connection to one relay, from the first attempt to the last. Every state has a
+//! deadline, but that of a relay of which nothing is wanted.
 
 use super::session::Session;
 use crate::clock::Mono;
