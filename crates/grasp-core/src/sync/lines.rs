@@ -1,9 +1,11 @@
 //! Lines to relays: who is dialled when, what a lost line means, who is left.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::batch::{Doubt, Via};
+use super::batch::{Batch, Doubt, Via};
 use super::capabilities::Reconciles;
+use super::downloads::BatchNo;
 use super::health::Health;
 use super::io::{End, ToRelay};
 use super::link::{Link, Why};
@@ -280,13 +282,7 @@ impl Sync {
             since: Some(covered.saturating_sub(self.limits.overlap)),
             via: Via::CatchUp,
         });
-        for (no, batch) in &batches {
-            self.batches.remove(no);
-            self.downloads.forget(*no);
-            self.end_lead(&batch.leads);
-        }
-        let ended = self.downloads.lost(relay);
-        self.after_downloads(ended, now);
+        self.end_batches(relay, &batches, now);
     }
 
     pub(super) fn leave_empty(&mut self, now: Now) {
@@ -315,7 +311,12 @@ impl Sync {
             return;
         };
         let batches = std::mem::take(&mut session.batches);
-        for (no, batch) in &batches {
+        self.end_batches(relay, &batches, now);
+    }
+
+    /// Nothing more comes of them, nor of anything else that the relay was asked for.
+    fn end_batches(&mut self, relay: RelayNo, batches: &BTreeMap<BatchNo, Batch>, now: Now) {
+        for (no, batch) in batches {
             self.batches.remove(no);
             self.downloads.forget(*no);
             self.end_lead(&batch.leads);

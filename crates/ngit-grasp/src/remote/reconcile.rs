@@ -11,7 +11,7 @@ use grasp_store::{Budget, Progress, Query, Store, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use rustc_hash::FxHashSet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::codec;
 use crate::clock::unix_now;
@@ -24,10 +24,10 @@ const READERS: usize = 2;
 const ITEMS: usize = 2_000_000;
 /// Items of a single second, which cannot be divided further.
 const SECOND_ITEMS: usize = 200_000;
-/// While it waits for its turn or for room here, a comparison says so that often ...
-const STILL_HERE: Duration = Duration::from_secs(10);
-/// ... and so many times; then it is put off.
-const WAITS: usize = 30;
+/// A comparison that waits so long for its turn or for room here is put off.
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
+/// Until then it says that it waits, so many times in the time that a request may take.
+const BEATS: u32 = 3;
 /// What takes longer than that is too large. Whoever answers slowly keeps room from others.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// What a relay claims to have, in one comparison.
@@ -48,6 +48,7 @@ pub struct Desk {
     store: Arc<Store>,
     readers: Semaphore,
     room: Arc<Semaphore>,
+    beat: Duration,
 }
 
 /// What is compared.
@@ -101,7 +102,7 @@ async fn compare(
     tell: &impl Fn(Step),
 ) -> Result<Step, Complaint> {
     let sub = task.sub;
-    let (side, first, filter, _room) = while_we_wait(desk.prepare(task), tell).await?;
+    let (side, first, filter, _room) = while_we_wait(desk.beat, desk.prepare(task), tell).await?;
     tell(Step::Say(codec::neg_open(sub, &filter, &first)));
     tell(Step::Needs(Vec::new()));
     let rounds = timeout(LONGEST, converse(desk, sub, side, said, tell));
@@ -121,7 +122,7 @@ async fn converse(
         let frame = said.recv().await.ok_or(Complaint::Ours)?;
         let round;
         let answer = desk.work(move |_| side.round(&frame));
-        (side, round) = while_we_wait(answer, tell).await??;
+        (side, round) = while_we_wait(desk.beat, answer, tell).await??;
         if round.needs.is_empty() {
             tell(Step::Needs(Vec::new()));
         }
@@ -141,17 +142,19 @@ async fn converse(
 
 /// Our own part of the work. That it takes long is no silence of the relay.
 async fn while_we_wait<T>(
+    beat: Duration,
     work: impl Future<Output = Result<T, Complaint>>,
     tell: &impl Fn(Step),
 ) -> Result<T, Complaint> {
     let mut work = pin!(work);
-    for _ in 0..WAITS {
-        match timeout(STILL_HERE, &mut work).await {
+    let until = Instant::now() + LONGEST_WAIT;
+    loop {
+        match timeout(beat, &mut work).await {
             Ok(done) => return done,
+            Err(_) if Instant::now() >= until => return Err(Complaint::Ours),
             Err(_) => tell(Step::Needs(Vec::new())),
         }
     }
-    Err(Complaint::Ours)
 }
 
 type Found = Vec<(Timestamp, EventId)>;
@@ -174,8 +177,10 @@ impl Ours {
 }
 
 impl Desk {
-    pub fn new(store: Arc<Store>) -> Self {
+    /// A request without a word for `request_timeout` has failed.
+    pub fn new(store: Arc<Store>, request_timeout: Duration) -> Self {
         Self {
+            beat: request_timeout / BEATS,
             store,
             readers: Semaphore::new(READERS),
             room: Arc::new(Semaphore::new(ITEMS)),
@@ -389,7 +394,7 @@ mod tests {
     }
 
     fn desk(room: usize) -> Arc<Desk> {
-        let desk = Desk::new(Arc::new(Store::in_memory()));
+        let desk = Desk::new(Arc::new(Store::in_memory()), Duration::from_secs(30));
         Arc::new(Desk {
             room: Arc::new(Semaphore::new(room)),
             ..desk
@@ -416,8 +421,10 @@ mod tests {
     async fn a_comparison_without_room_is_put_off_and_no_relay_is_blamed() {
         let desk = desk(5);
         let (_task, _said, mut told) = begin(&desk);
-        for _ in 0..WAITS {
+        let began = Instant::now();
+        for n in 1..30 {
             assert_eq!(next(&mut told).await, Step::Needs(Vec::new()));
+            assert_eq!(began.elapsed().as_secs(), n * 10);
         }
         assert_eq!(next(&mut told).await, Step::Failed(Complaint::Ours));
     }
