@@ -72,7 +72,8 @@ impl Memo {
             let Some((_, oldest)) = self.order.pop_first() else {
                 break;
             };
-            self.remove(&oldest);
+            let forgotten = self.remove(&oldest);
+            self.count_recalled(forgotten.as_ref());
             gone.push(oldest);
         }
         gone
@@ -81,8 +82,14 @@ impl Memo {
     /// It may be fetched again. True if it was here.
     pub fn recall(&mut self, id: &EventId) -> bool {
         let row = self.remove(id);
-        self.recalled += u64::from(row.as_ref().is_some_and(|row| row.announcement));
+        self.count_recalled(row.as_ref());
         row.is_some()
+    }
+
+    /// What is refused for good is not wanted, also when it is forgotten.
+    fn count_recalled(&mut self, row: Option<&Dismissed>) {
+        let wanted = |row: &Dismissed| row.announcement && row.fate != Fate::ForGood;
+        self.recalled += u64::from(row.is_some_and(wanted));
     }
 
     fn remove(&mut self, id: &EventId) -> Option<Dismissed> {
@@ -221,13 +228,23 @@ mod tests {
     #[test]
     fn only_what_is_wanted_again_counts_as_recalled() {
         let mut memo = Memo::new(2);
-        for n in [2, 4, 4, 6, 7] {
+        for n in [2, 4, 4] {
             memo.dismiss(row(n, Fate::ForGood));
         }
-        assert_eq!(memo.recalled(), 0, "who makes room is not wanted");
+        memo.dismiss(row(6, Fate::Early(vec![1])));
+        memo.dismiss(row(7, Fate::Early(vec![1])));
+        assert_eq!(memo.recalled(), 0, "what is refused for good is not");
         assert!(memo.recall(&id(7)) && !memo.recall(&id(2)));
         assert_eq!(memo.recalled(), 0, "no announcement, or not here");
         assert!(memo.recall(&id(6)));
         assert_eq!(memo.recalled(), 1);
+        for n in [8, 9, 11] {
+            memo.dismiss(row(n, Fate::Early(vec![1])));
+        }
+        assert_eq!(
+            memo.recalled(),
+            2,
+            "forgotten: its causes do not bring it back"
+        );
     }
 }

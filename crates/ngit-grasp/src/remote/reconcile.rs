@@ -104,7 +104,6 @@ async fn compare(
     let sub = task.sub;
     let (side, first, filter, _room) = while_we_wait(desk.beat, desk.prepare(task), tell).await?;
     tell(Step::Say(codec::neg_open(sub, &filter, &first)));
-    tell(Step::Needs(Vec::new()));
     let rounds = timeout(LONGEST, converse(desk, sub, side, said, tell));
     rounds.await.unwrap_or(Err(Complaint::TooManyEvents))
 }
@@ -410,7 +409,6 @@ mod tests {
         let desk = desk(15);
         let (first, _answers, mut told) = begin(&desk);
         assert!(matches!(next(&mut told).await, Step::Say(_)));
-        assert_eq!(next(&mut told).await, Step::Needs(Vec::new()), "begun");
         let (_second, _said, mut waits) = begin(&desk);
         assert_eq!(next(&mut waits).await, Step::Needs(Vec::new()), "it waits");
         first.abort();
@@ -434,7 +432,6 @@ mod tests {
         let desk = desk(10);
         let (_task, _said, mut told) = begin(&desk);
         assert!(matches!(next(&mut told).await, Step::Say(_)));
-        assert_eq!(next(&mut told).await, Step::Needs(Vec::new()));
         let end = Step::Failed(Complaint::TooManyEvents);
         assert_eq!(next(&mut told).await, end);
         assert_eq!(desk.room.available_permits(), 10);
