@@ -7,6 +7,7 @@ mod advert;
 mod command;
 mod commands;
 mod error;
+pub mod fetch;
 mod files;
 mod garbage;
 mod gate;

@@ -92,6 +92,14 @@ impl Objects {
         Ok(content.as_deref().and_then(CommitSummary::parse))
     }
 
+    /// None for what is no commit, has no parent, or cannot be read.
+    pub(crate) fn first_parent(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
+        if self.kind(id)? != Some(ObjectKind::Commit) {
+            return Ok(None);
+        }
+        Ok(self.read(id)?.as_deref().and_then(first_parent))
+    }
+
     /// None if it is not here or too large to be looked at.
     fn read(&self, id: &ObjectId) -> Result<Option<Vec<u8>>, GitError> {
         let id = gix(id);
@@ -174,6 +182,13 @@ impl CommitSummary {
 fn shortened(text: &str, max: usize) -> String {
     let visible = text.trim().chars().filter(|c| !c.is_control());
     visible.take(max).collect()
+}
+
+/// The second line: `tree` is the first.
+fn first_parent(content: &[u8]) -> Option<ObjectId> {
+    let line = content.split(|byte| *byte == b'\n').nth(1)?;
+    let id = std::str::from_utf8(line).ok()?.strip_prefix("parent ")?;
+    ObjectId::parse(id)
 }
 
 fn tag_target(content: &[u8]) -> Option<ObjectId> {

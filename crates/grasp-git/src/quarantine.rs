@@ -2,6 +2,7 @@
 //! object directory that only its own git processes look into.
 
 use std::io::PipeWriter;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -94,14 +95,26 @@ const CHUNK: usize = 64 * 1024;
 
 impl Quarantine {
     pub fn begin(repo: &Repo) -> Result<Self, GitError> {
+        Self::with_alternates(repo, &[repo.objects_dir()])
+    }
+
+    /// Its objects may need some that wait elsewhere, and not only the repository's.
+    pub(crate) fn leaning_on(repo: &Repo, waiting: &Path) -> Result<Self, GitError> {
+        Self::with_alternates(repo, &[repo.objects_dir(), waiting.to_owned()])
+    }
+
+    fn with_alternates(repo: &Repo, others: &[PathBuf]) -> Result<Self, GitError> {
         let objects = repo.objects_dir();
         let inside = gate::enter(&objects)?;
         let dir = temporary_in(&objects, INCOMING)?;
         files::make_dir(&dir.path().join("info"))?;
         files::make_dir(&dir.path().join("pack"))?;
         // In a file, because the variable for it splits paths at colons.
-        let mut alternates = objects.into_os_string().into_encoded_bytes();
-        alternates.push(b'\n');
+        let mut alternates = Vec::new();
+        for other in others {
+            alternates.extend_from_slice(other.as_os_str().as_encoded_bytes());
+            alternates.push(b'\n');
+        }
         let path = dir.path().join("info/alternates");
         std::fs::write(&path, alternates).map_err(GitError::io(&path))?;
         Ok(Self {
@@ -120,9 +133,35 @@ impl Quarantine {
         pack: impl AsyncRead + Unpin,
         limits: &PackLimits,
     ) -> Result<Received, GitError> {
+        self.receive_as(Some(STRICT), pack, limits).await
+    }
+
+    /// The same for a part that is checked when the whole is there: links may lead nowhere yet.
+    pub(crate) async fn receive_slice(
+        &mut self,
+        pack: impl AsyncRead + Unpin,
+        limits: &PackLimits,
+    ) -> Result<Received, GitError> {
+        self.receive_as(None, pack, limits).await
+    }
+
+    async fn receive_as(
+        &mut self,
+        strictness: Option<&'static str>,
+        pack: impl AsyncRead + Unpin,
+        limits: &PackLimits,
+    ) -> Result<Received, GitError> {
         (self.deadline, self.max_memory) = (limits.deadline, limits.max_memory);
-        let work = self.receive(pack, limits);
+        let work = self.receive(strictness, pack, limits);
         self.in_time("index-pack", limits.deadline, work).await
+    }
+
+    /// Puts the packs where the other parts wait.
+    pub(crate) fn move_packs_to(self, waiting: &Path) -> Result<(), GitError> {
+        for pack in adopt::packs(self.dir.path())? {
+            adopt::move_pack(self.dir.path(), waiting, &pack)?;
+        }
+        Ok(())
     }
 
     /// The objects here together with the repository's.
@@ -197,6 +236,7 @@ impl Quarantine {
 
     async fn receive(
         &self,
+        strictness: Option<&'static str>,
         mut pack: impl AsyncRead + Unpin,
         limits: &PackLimits,
     ) -> Result<Received, GitError> {
@@ -207,12 +247,14 @@ impl Quarantine {
         }
         let (reader, writer) = std::io::pipe().map_err(GitError::Spawn)?;
         let for_git = reader.try_clone().map_err(GitError::Spawn)?;
-        let mut running = self
-            .command("index-pack")
+        let mut command = self.command("index-pack");
+        if let Some(strictness) = strictness {
+            command = command.flag(strictness);
+        }
+        let mut running = command
             .settings(SETTINGS)
             .flag("--stdin")
             .flag("--fix-thin")
-            .flag(STRICT)
             .flag(match objects < WORTH_A_REVERSE_INDEX {
                 true => "--no-rev-index",
                 false => "--rev-index",
@@ -267,7 +309,11 @@ impl Quarantine {
 
 /// Tips to walk from, and what is known to be complete. Refs whose object is lost are left out,
 /// so that a push can mend them.
-fn revisions(repo: &Repo, objects: &Objects, tips: &[ObjectId]) -> Result<Vec<u8>, GitError> {
+pub(crate) fn revisions(
+    repo: &Repo,
+    objects: &Objects,
+    tips: &[ObjectId],
+) -> Result<Vec<u8>, GitError> {
     let mut input = Vec::new();
     for tip in tips {
         if !objects.contains(tip)? {

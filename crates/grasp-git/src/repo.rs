@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use crate::adopt;
 use crate::error::GitError;
+use crate::fetch::SLICES;
 use crate::files;
 use crate::objects::Objects;
 
@@ -24,7 +25,8 @@ pub struct Repo {
 pub struct Leftovers {
     /// Lock files, half-written packs and objects.
     pub files: usize,
-    /// Quarantines that nobody will migrate, and packs that a prune was making.
+    /// Quarantines that nobody will migrate, slices that nobody will complete, and packs that a
+    /// prune was making.
     pub quarantines: usize,
     /// Sets of objects whose taking over was begun and is now finished.
     pub adoptions: usize,
@@ -200,7 +202,7 @@ impl Repo {
     ) -> Result<(), GitError> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let unfinished = [INCOMING, PRUNING, "tmp_objdir-"];
+        let unfinished = [INCOMING, PRUNING, SLICES, "tmp_objdir-"];
         if unfinished.iter().any(|start| name.starts_with(start)) {
             if is_older(entry, before) {
                 files::remove_tree(&entry.path())?;

@@ -7,6 +7,7 @@
 )]
 
 mod adverts;
+mod fetch;
 mod http;
 mod maintenance;
 mod packs;

@@ -118,6 +118,16 @@ pub fn git(args: &[&str], dir: &Path, input: &[u8]) -> Vec<u8> {
 }
 
 pub fn git_output(args: &[&str], dir: &Path, input: &[u8]) -> std::process::Output {
+    git_with(args, dir, input, &[])
+}
+
+/// The same with more environment.
+pub fn git_with(
+    args: &[&str],
+    dir: &Path,
+    input: &[u8],
+    env: &[(&str, &str)],
+) -> std::process::Output {
     let mut child = Command::new("git")
         .args(args)
         .current_dir(dir)
@@ -136,6 +146,7 @@ pub fn git_output(args: &[&str], dir: &Path, input: &[u8]) -> std::process::Outp
             ("GIT_COMMITTER_EMAIL", "committer@example.com"),
             ("GIT_COMMITTER_DATE", "1700000000 +0000"),
         ])
+        .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

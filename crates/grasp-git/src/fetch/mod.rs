@@ -1,0 +1,95 @@
+//! Objects from other servers: a small client of git's smart HTTP protocol that asks for exact
+//! ids. It knows no sockets, decides nothing about whom to ask, and moves no refs.
+//!
+//! What holds: objects enter the repository only when all that they reach is there; a pack is never
+//! in memory; what the server lacks never spoils the rest; dropped at any point, nothing is left.
+
+mod advert;
+mod answer;
+mod haves;
+mod meter;
+mod packets;
+mod request;
+mod run;
+mod slices;
+mod slicing;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use std::time::Duration;
+
+use grasp_core::git::ObjectId;
+use grasp_core::hunt::io::{FetchEnd, Fetched};
+
+pub use self::advert::AdvertLimits;
+pub use self::meter::Pace;
+pub(crate) use self::slices::SLICES;
+pub use self::slices::clear_slices;
+pub use self::transport::{
+    ADVERT_TYPE, NoReply, Question, REQUEST_TYPE, RESULT_TYPE, Reply, Transport, Version,
+};
+use crate::error::GitError;
+use crate::quarantine::PackLimits;
+use crate::repo::Repo;
+
+#[derive(Debug, Clone, Copy)]
+pub struct FetchLimits {
+    /// Of everything that one fetch receives.
+    pub max_bytes: u64,
+    /// Until the last byte.
+    pub deadline: Duration,
+    /// For the list of refs, and again until a pack begins.
+    pub patience: Duration,
+    pub pace: Pace,
+    pub advert: AdvertLimits,
+    /// Of the pack; bytes and time are those above where they are less.
+    pub pack: PackLimits,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self {
+            max_bytes: 256 * 1024 * 1024,
+            deadline: Duration::from_secs(600),
+            patience: Duration::from_secs(60),
+            pace: Pace::default(),
+            advert: AdvertLimits::default(),
+            pack: PackLimits::default(),
+        }
+    }
+}
+
+/// Somebody who looks on while a pack comes, and may end it.
+pub trait Watch: Sync {
+    /// Its first bytes are here.
+    fn flowing(&self);
+
+    /// So many bytes more.
+    fn took(&self, bytes: u64) -> Result<(), FetchEnd>;
+}
+
+/// Brings what the repository lacks of the wanted objects, as far as the server has them. At most
+/// one request for those that refs name, and one for each of the others, up to a bound: what is
+/// beyond it is in neither list of the answer, and may be asked for again. An answer of
+/// `Answered` has at least one of the wanted objects in its lists.
+pub async fn fetch<T: Transport>(
+    repo: &Repo,
+    wants: &[ObjectId],
+    transport: &mut T,
+    watch: &impl Watch,
+    limits: &FetchLimits,
+) -> Fetched {
+    run::Run::new(repo, transport, watch, limits)
+        .carry_out(wants)
+        .await
+}
+
+async fn off_the_loop<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, GitError> + Send + 'static,
+) -> Result<R, GitError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(stopped) => Err(GitError::Spawn(stopped.into())),
+    }
+}

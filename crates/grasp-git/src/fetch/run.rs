@@ -1,0 +1,387 @@
+//! One fetch from beginning to end.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use grasp_core::git::ObjectId;
+use grasp_core::hunt::io::{FetchEnd, Fetched};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, timeout};
+
+use super::advert::{self, Advert, Named, Server};
+use super::answer::{self, Answer, Ends};
+use super::haves::haves;
+use super::meter::{Metered, Stop};
+use super::packets::{Packets, SideBand};
+use super::request::{self, PackRequest};
+use super::slices::Slices;
+use super::transport::{ADVERT_TYPE, NoReply, Question, RESULT_TYPE, Reply, Transport, Version};
+use super::{FetchLimits, Watch, off_the_loop};
+use crate::error::{GitError, PackFault};
+use crate::quarantine::{PackLimits, Quarantine};
+use crate::repo::Repo;
+
+/// Packs that one fetch asks for. The first brings all that refs name; the others are for objects
+/// that the server did not show, and for refs that it shows but does not have.
+const MAX_PACKS: usize = 8;
+
+pub(super) struct Run<'a, T, W> {
+    pub repo: &'a Repo,
+    transport: &'a mut T,
+    watch: &'a W,
+    pub limits: &'a FetchLimits,
+    began: Instant,
+    bytes: Arc<AtomicU64>,
+    packs: usize,
+    got: Vec<ObjectId>,
+    lacking: Vec<ObjectId>,
+}
+
+/// What became of one question for a pack.
+pub(super) enum Brought {
+    All,
+    Lacks(ObjectId),
+}
+
+/// A pack that begins.
+pub(super) struct Coming<B> {
+    pub ends: Ends,
+    pub pack: SideBand<Metered<B>>,
+}
+
+/// The server does not have this one, or does not give it.
+pub(super) struct Lacks(pub ObjectId);
+
+type Body<T> = Packets<Metered<<T as Transport>::Body>>;
+
+impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
+    pub fn new(
+        repo: &'a Repo,
+        transport: &'a mut T,
+        watch: &'a W,
+        limits: &'a FetchLimits,
+    ) -> Self {
+        Self {
+            repo,
+            transport,
+            watch,
+            limits,
+            began: Instant::now(),
+            bytes: Arc::default(),
+            packs: 0,
+            got: Vec::new(),
+            lacking: Vec::new(),
+        }
+    }
+
+    pub async fn carry_out(mut self, wants: &[ObjectId]) -> Fetched {
+        let end = match self.bring_all(wants).await {
+            Ok(()) => FetchEnd::Answered,
+            Err(end) => end,
+        };
+        Fetched {
+            got: self.got,
+            lacking: self.lacking,
+            bytes: self.bytes.load(Ordering::Relaxed),
+            end,
+        }
+    }
+
+    async fn bring_all(&mut self, wants: &[ObjectId]) -> Result<(), FetchEnd> {
+        let wants: BTreeSet<ObjectId> = wants.iter().copied().collect();
+        let missing = self.missing(wants.into_iter().collect()).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let wanted = missing.iter().copied().collect();
+        let patience = self.limits.patience;
+        let discovered = timeout(patience, self.discover(&wanted)).await;
+        let (server, named) = discovered.unwrap_or(Err(FetchEnd::TooSlow))?;
+        let is_tip = |id: &ObjectId| {
+            let peeled = server.version == Version::V2 && named.peeled.contains(id);
+            named.tips.contains(id) || peeled
+        };
+        let (tips, others): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_tip);
+        self.bring_tips(&server, tips).await?;
+        self.bring_others(&server, others).await
+    }
+
+    /// Counts what is here as got; the rest.
+    async fn missing(&mut self, wants: Vec<ObjectId>) -> Result<Vec<ObjectId>, FetchEnd> {
+        let repo = self.repo.clone();
+        let (here, missing) = ours(move || {
+            let objects = repo.objects()?;
+            let (mut here, mut missing) = (Vec::new(), Vec::new());
+            for id in wants {
+                match objects.contains(&id)? {
+                    true => here.push(id),
+                    false => missing.push(id),
+                }
+            }
+            Ok((here, missing))
+        })
+        .await?;
+        self.got.extend(here);
+        Ok(missing)
+    }
+
+    async fn discover(&mut self, wanted: &BTreeSet<ObjectId>) -> Result<(Server, Named), FetchEnd> {
+        let limits = self.limits.advert;
+        let mut packets = self.ask(Question::Advert, ADVERT_TYPE).await?;
+        match advert::read(&mut packets, wanted, limits).await? {
+            Advert::V0(server, _) if !server.features.contains(&"side-band-64k") => {
+                Err(FetchEnd::Unreachable)
+            }
+            Advert::V0(server, named) => Ok((server, named)),
+            Advert::V2(server) => {
+                let question = Question::UploadPack {
+                    body: request::ls_refs(&server),
+                    version: Version::V2,
+                };
+                let mut packets = self.ask(question, RESULT_TYPE).await?;
+                let named = advert::read_refs(&mut packets, wanted, limits).await?;
+                Ok((server, named))
+            }
+        }
+    }
+
+    /// All at once. A server that shows what it does not have says which, and is asked for the
+    /// rest.
+    async fn bring_tips(
+        &mut self,
+        server: &Server,
+        mut tips: Vec<ObjectId>,
+    ) -> Result<(), FetchEnd> {
+        while !tips.is_empty() && self.packs < MAX_PACKS {
+            match self.bring(server, &tips).await? {
+                Brought::All => self.got.append(&mut tips),
+                Brought::Lacks(id) => {
+                    let before = tips.len();
+                    tips.retain(|tip| *tip != id);
+                    if tips.len() == before {
+                        return Err(FetchEnd::Failed);
+                    }
+                    self.lacking.push(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One by one, because one that is not there would spoil the others.
+    async fn bring_others(
+        &mut self,
+        server: &Server,
+        others: Vec<ObjectId>,
+    ) -> Result<(), FetchEnd> {
+        if !server.any_id {
+            self.lacking.extend(others);
+            return Ok(());
+        }
+        // Some may have come with the first.
+        let others = match self.packs {
+            0 => others,
+            _ => self.missing(others).await?,
+        };
+        for id in others {
+            if self.packs >= MAX_PACKS {
+                break;
+            }
+            match self.bring(server, &[id]).await? {
+                Brought::All => self.got.push(id),
+                Brought::Lacks(_) => self.lacking.push(id),
+            }
+        }
+        Ok(())
+    }
+
+    async fn bring(&mut self, server: &Server, wants: &[ObjectId]) -> Result<Brought, FetchEnd> {
+        self.packs += 1;
+        let repo = self.repo.clone();
+        match ours(move || Slices::find(&repo)).await? {
+            Some(slices) if server.slices => self.bring_slice(server, wants, slices).await,
+            found => {
+                let brought = self.bring_whole(server, wants).await;
+                let cut = matches!(brought, Err(FetchEnd::Cut { .. }));
+                if cut && found.is_none() && server.slices {
+                    let repo = self.repo.clone();
+                    ours(move || Slices::begin(&repo)).await?;
+                }
+                brought
+            }
+        }
+    }
+
+    async fn bring_whole(
+        &mut self,
+        server: &Server,
+        wants: &[ObjectId],
+    ) -> Result<Brought, FetchEnd> {
+        let request = PackRequest {
+            wants: wants.to_vec(),
+            haves: self.haves(&[]).await?,
+            slice: None,
+        };
+        let coming = match self.begin(server, &request).await? {
+            Err(Lacks(id)) => return Ok(Brought::Lacks(id)),
+            // Its own history ends there: it does not have all that these reach.
+            Ok(coming) if !coming.ends.shallow.is_empty() => {
+                self.lacking.extend(wants.iter().skip(1));
+                let first = wants.first().copied();
+                return first.map(Brought::Lacks).ok_or(FetchEnd::Ours);
+            }
+            Ok(coming) => coming,
+        };
+        let limits = self.pack_limits();
+        let repo = self.repo.clone();
+        let mut quarantine = ours(move || Quarantine::begin(&repo)).await?;
+        let pack = self.watched(coming.pack);
+        let received = quarantine.receive_pack(pack, &limits).await;
+        let connected = match received {
+            Ok(_) => quarantine.check_connected(wants, limits.deadline).await,
+            Err(error) => Err(error),
+        };
+        // Also a refused one: removing what it holds takes the disk its time.
+        let migrated = ours(move || {
+            connected?;
+            quarantine.migrate()
+        });
+        migrated.await.map(|()| Brought::All)
+    }
+
+    /// Asks for a pack and reads up to its beginning.
+    pub(super) async fn begin(
+        &mut self,
+        server: &Server,
+        request: &PackRequest,
+    ) -> Result<Result<Coming<T::Body>, Lacks>, FetchEnd> {
+        let question = Question::UploadPack {
+            body: request.encode(server),
+            version: server.version,
+        };
+        let left = self.limits.patience.min(self.time_left());
+        let beginning = async {
+            let mut packets = self.ask(question, RESULT_TYPE).await?;
+            let answer = answer::read(&mut packets, server.version).await?;
+            Ok((answer, packets))
+        };
+        let begun = timeout(left, beginning).await;
+        let (answer, packets) = begun.unwrap_or(Err(FetchEnd::TooSlow))?;
+        Ok(match answer {
+            Answer::Lacks(id) => Err(Lacks(id)),
+            Answer::Pack { ends, first } => Ok(Coming {
+                ends,
+                pack: packets.into_side_band(first),
+            }),
+        })
+    }
+
+    async fn ask(&mut self, question: Question, kind: &str) -> Result<Body<T>, FetchEnd> {
+        let reply = self
+            .transport
+            .ask(question)
+            .await
+            .map_err(|none| match none {
+                NoReply::Unreachable => FetchEnd::Unreachable,
+                NoReply::Forbidden => FetchEnd::Forbidden,
+                NoReply::TooSlow => FetchEnd::TooSlow,
+            })?;
+        judge(&reply, kind)?;
+        let bytes = Arc::clone(&self.bytes);
+        let body = Metered::new(reply.body, bytes, self.limits.pace);
+        Ok(Packets::new(body))
+    }
+
+    pub(super) async fn haves(&self, waiting: &[ObjectId]) -> Result<Vec<ObjectId>, FetchEnd> {
+        let repo = self.repo.clone();
+        let (waiting, brought) = (waiting.to_vec(), self.got.clone());
+        ours(move || haves(&repo, &waiting, &brought)).await
+    }
+
+    pub(super) fn pack_limits(&self) -> PackLimits {
+        let used = self.bytes.load(Ordering::Relaxed);
+        let pack = self.limits.pack;
+        PackLimits {
+            max_bytes: pack
+                .max_bytes
+                .min(self.limits.max_bytes.saturating_sub(used)),
+            deadline: pack.deadline.min(self.time_left()),
+            ..pack
+        }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.limits.deadline.saturating_sub(self.began.elapsed())
+    }
+
+    pub(super) fn watched<R>(&self, pack: R) -> Watched<'a, R, W> {
+        Watched {
+            pack,
+            watch: self.watch,
+            flows: false,
+        }
+    }
+}
+
+/// Tells of the bytes of a pack as they pass.
+pub(super) struct Watched<'a, R, W> {
+    pack: R,
+    watch: &'a W,
+    flows: bool,
+}
+
+impl<R: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<'_, R, W> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.pack).poll_read(cx, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        if read > 0 && !self.flows {
+            self.flows = true;
+            self.watch.flowing();
+        }
+        Poll::Ready(self.watch.took(read).map_err(Stop::error))
+    }
+}
+
+fn judge<B>(reply: &Reply<B>, kind: &str) -> Result<(), FetchEnd> {
+    match reply.status {
+        // Also where files are served, and no git.
+        200 if reply.content_type != kind => Err(FetchEnd::Unreachable),
+        200 => Ok(()),
+        401 | 403 | 404 | 410 => Err(FetchEnd::Absent),
+        429 | 503 => Err(FetchEnd::Busy(reply.retry_after)),
+        400.. => Err(FetchEnd::Failed),
+        _ => Err(FetchEnd::Unreachable),
+    }
+}
+
+/// Whose fault it is.
+pub(super) fn end_of(error: &GitError) -> FetchEnd {
+    match error {
+        GitError::Body(error) => Stop::of(error).unwrap_or(FetchEnd::Spoiled),
+        GitError::NoSpace { .. } => FetchEnd::DiskLow,
+        // Another fetch of this history adds to what is kept of it.
+        GitError::Busy(_) => FetchEnd::Stopped,
+        GitError::Pack(PackFault::Malformed(why)) if why.contains("No space left") => {
+            FetchEnd::DiskLow
+        }
+        _ if error.is_too_large() || error.is_timeout() => FetchEnd::Cut { kept: false },
+        _ if error.is_client_fault() => FetchEnd::Spoiled,
+        _ => FetchEnd::Ours,
+    }
+}
+
+/// Work of our own on the disk.
+pub(super) async fn ours<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, GitError> + Send + 'static,
+) -> Result<R, FetchEnd> {
+    off_the_loop(work).await.map_err(|error| end_of(&error))
+}

@@ -1,0 +1,74 @@
+//! The next slice of a large history, and the whole when nothing is missing any more.
+
+use grasp_core::git::ObjectId;
+use grasp_core::hunt::io::FetchEnd;
+
+use super::Watch;
+use super::advert::Server;
+use super::request::{PackRequest, SliceRequest};
+use super::run::{Brought, Coming, Lacks, Run, end_of, ours};
+use super::slices::Slices;
+use super::transport::Transport;
+use crate::quarantine::Quarantine;
+
+impl<T: Transport, W: Watch> Run<'_, T, W> {
+    pub(super) async fn bring_slice(
+        &mut self,
+        server: &Server,
+        wants: &[ObjectId],
+        slices: Slices,
+    ) -> Result<Brought, FetchEnd> {
+        let request = PackRequest {
+            wants: wants.to_vec(),
+            haves: self.haves(slices.tips()).await?,
+            slice: Some(SliceRequest {
+                depth: slices.next_depth(),
+                shallow: slices.shallow().to_vec(),
+            }),
+        };
+        let coming = match self.begin(server, &request).await? {
+            Err(Lacks(id)) => return Ok(Brought::Lacks(id)),
+            Ok(coming) => coming,
+        };
+        let may_be_whole = coming.ends.shallow.is_empty();
+        let slices = self.keep_slice(slices, wants, coming).await?;
+        let limits = self.limits.pack;
+        if !may_be_whole {
+            return Err(FetchEnd::Cut { kept: true });
+        }
+        let ended = match slices.are_whole(self.repo, wants, limits.deadline).await {
+            true => slices.unite(self.repo, wants, &limits).await,
+            false if slices.are_exhausted() => slices.give_up().await,
+            false => return Err(FetchEnd::Cut { kept: true }),
+        };
+        ended.map(|()| Brought::All).map_err(|error| end_of(&error))
+    }
+
+    async fn keep_slice(
+        &mut self,
+        mut slices: Slices,
+        wants: &[ObjectId],
+        coming: Coming<T::Body>,
+    ) -> Result<Slices, FetchEnd> {
+        let (repo, dir) = (self.repo.clone(), slices.dir().to_owned());
+        let mut quarantine = ours(move || Quarantine::leaning_on(&repo, &dir)).await?;
+        let Coming { ends, pack } = coming;
+        let pack = self.watched(pack);
+        let received = quarantine.receive_slice(pack, &self.pack_limits()).await;
+        let (tips, max_bytes) = (wants.to_vec(), self.limits.max_bytes);
+        let kept = ours(move || match received {
+            Ok(received) => {
+                quarantine.move_packs_to(slices.dir())?;
+                slices.keep(&tips, &ends, received.bytes, max_bytes)?;
+                Ok(Ok(slices))
+            }
+            Err(error) => match end_of(&error) {
+                FetchEnd::Cut { .. } => Ok(Err(FetchEnd::Cut {
+                    kept: slices.shrink()?,
+                })),
+                end => Ok(Err(end)),
+            },
+        });
+        kept.await?
+    }
+}

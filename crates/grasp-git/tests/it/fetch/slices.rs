@@ -1,0 +1,174 @@
+//! Histories that are larger than one fetch.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use grasp_core::git::ObjectId;
+use grasp_core::hunt::io::FetchEnd;
+use grasp_git::fetch::{FetchLimits, Version, clear_slices};
+
+use super::Pair;
+use super::host::{Host, with_pack};
+use crate::support::{files, noise, refs};
+
+const COMMITS: usize = 30;
+/// Of which the whole history is some ten times as much, and a commit less than a quarter.
+const BUDGET: u64 = 100_000;
+
+fn limits() -> FetchLimits {
+    FetchLimits {
+        max_bytes: BUDGET,
+        ..FetchLimits::default()
+    }
+}
+
+/// Each commit replaces a file that does not compress.
+fn long_history(pair: &Pair) -> ObjectId {
+    let all = noise(COMMITS * 40_000);
+    for n in 0..COMMITS {
+        pair.place
+            .commit("file", &all[n * 40_000..(n + 1) * 40_000]);
+    }
+    pair.place.id("HEAD")
+}
+
+fn folder(pair: &Pair) -> PathBuf {
+    pair.repo().dir().join("objects/slices")
+}
+
+#[tokio::test]
+async fn a_long_history_comes_in_slices_from_whoever_has_it() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let mut other = Host::of(&pair.place.work());
+    let repo = pair.place.repo.clone();
+    let first = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    assert_eq!(first.end, FetchEnd::Cut { kept: false });
+    let mut slices = 0;
+    let last = loop {
+        let host = match slices % 2 {
+            0 => &mut other,
+            _ => &mut pair.host,
+        };
+        let fetched = host.fetch_within(&repo, &[tip], &limits()).await;
+        assert!(fetched.bytes <= BUDGET + 65_536, "{}", fetched.bytes);
+        if fetched.end == FetchEnd::Answered {
+            break fetched;
+        }
+        assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
+        // Nothing of it is anybody's before all is here.
+        assert!(!pair.has(tip) && pair.repo().is_empty().unwrap());
+        slices += 1;
+        assert!(slices < 64);
+    };
+    assert!(slices > 5, "{slices}");
+    assert_eq!(last.got, [tip]);
+    pair.is_tidy();
+    let count = pair.place.bare(&["rev-list", "--count", &tip.to_string()]);
+    assert_eq!(count, COMMITS.to_string());
+}
+
+#[tokio::test]
+async fn what_moved_meanwhile_is_not_begun_anew() {
+    let mut pair = Pair::new();
+    let old = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    for _ in 0..6 {
+        pair.host.fetch_within(&repo, &[old], &limits()).await;
+    }
+    assert!(folder(&pair).exists());
+    let new = pair.place.commit("file", "small");
+    let fetched = pair.host.fetch_within(&repo, &[new], &limits()).await;
+    assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
+    let mut rounds = 0;
+    while !pair.has(new) {
+        pair.host.fetch_within(&repo, &[new], &limits()).await;
+        rounds += 1;
+        assert!(rounds < 30);
+    }
+    pair.is_tidy();
+}
+
+#[tokio::test]
+async fn slices_lean_on_what_the_repository_has() {
+    let mut pair = Pair::new();
+    let base = pair.place.commit("large", &noise(300_000));
+    pair.place.bring(base).await;
+    let ours = refs(&[("refs/heads/master", base)]);
+    pair.repo().write_refs(&ours).unwrap();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    let mut rounds = 0;
+    while !pair.has(tip) {
+        let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+        assert!(fetched.bytes <= BUDGET + 65_536, "{}", fetched.bytes);
+        rounds += 1;
+        assert!(rounds < 64);
+    }
+    pair.is_tidy();
+}
+
+#[tokio::test]
+async fn what_is_too_large_in_one_piece_is_not_kept() {
+    let mut pair = Pair::new();
+    let tip = pair.place.commit("file", &noise(400_000));
+    let repo = pair.place.repo.clone();
+    for _ in 0..3 {
+        let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+        assert_eq!(fetched.end, FetchEnd::Cut { kept: false });
+    }
+    // With more room it goes.
+    let fetched = pair.host.fetch(&repo, &[tip]).await;
+    assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
+    let fetched = pair.host.fetch(&repo, &[tip]).await;
+    assert_eq!(fetched.end, FetchEnd::Answered);
+    pair.is_tidy();
+}
+
+#[tokio::test]
+async fn slices_that_make_no_whole_are_given_up() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    // One that says that nothing is missing, and brings next to nothing.
+    let pack = pair.place.pack_of(&[tip]);
+    pair.host.twist = Some(Box::new(move |_| with_pack(b"000dpackfile\n", &pack)));
+    let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    assert_eq!(fetched.end, FetchEnd::Spoiled);
+    pair.is_tidy();
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_slices_is_asked_for_the_whole() {
+    let mut pair = Pair::new();
+    pair.host.version = Version::V0;
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    for _ in 0..2 {
+        let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+        assert_eq!(fetched.end, FetchEnd::Cut { kept: false });
+    }
+    assert!(!folder(&pair).exists());
+}
+
+#[tokio::test]
+async fn slices_that_nobody_asks_for_go() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    for _ in 0..3 {
+        pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    }
+    let some = files(&folder(&pair));
+    assert!(some.iter().any(|name| name.ends_with(".pack")), "{some:?}");
+    let hour = Duration::from_secs(3_600);
+    assert!(!clear_slices(&repo, SystemTime::now() - hour).unwrap());
+    assert!(clear_slices(&repo, SystemTime::now() + hour).unwrap());
+    pair.is_tidy();
+    pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    assert!(folder(&pair).exists());
+    let cleared = repo.clear_leftovers(SystemTime::now() + hour).unwrap();
+    assert_eq!(cleared.quarantines, 1);
+    pair.is_tidy();
+}
