@@ -1,6 +1,6 @@
 //! What the tests of all crates share: authors that really sign, a naive model of a relay's
 //! store, seeded random events and filters, a websocket client, the real server
-//! process, other relays with faults, and a line to them that can be cut.
+//! process, other relays and git servers with faults, and a line to them that can be cut.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,6 +11,7 @@
 pub mod author;
 pub mod client;
 pub mod git;
+pub mod git_host;
 pub mod grasp;
 pub mod libgit;
 pub mod naive;
@@ -26,6 +27,7 @@ pub use serde_json::{Value, json};
 pub use crate::author::{Author, now, unsigned};
 pub use crate::client::Client;
 pub use crate::git::WorkTree;
+pub use crate::git_host::{GitFault, GitHost, GitSeen};
 pub use crate::grasp::Project;
 pub use crate::naive::{Model, Verdict};
 pub use crate::proxy::Proxy;

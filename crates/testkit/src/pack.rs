@@ -17,15 +17,13 @@ const COPIED: usize = 0xffff;
 
 /// A whole pack with its checksum.
 pub fn pack(objects: &[Object]) -> Vec<u8> {
-    let mut out = b"PACK\0\0\0\x02".to_vec();
-    out.extend((objects.len() as u32).to_be_bytes());
+    let mut out = beginning(objects.len() as u32);
     let mut previous = (0, 0);
     for object in objects {
         let start = out.len();
         let length = match object {
             Object::Blob(content) => {
-                put_header(&mut out, BLOB, content.len());
-                out.extend(deflated(content));
+                out.extend(blob(content));
                 content.len()
             }
             Object::Repeat { times } => {
@@ -41,6 +39,21 @@ pub fn pack(objects: &[Object]) -> Vec<u8> {
     }
     let sum = sha1(&out);
     out.extend(sum);
+    out
+}
+
+/// The header of a pack that says it has so many objects.
+pub fn beginning(objects: u32) -> Vec<u8> {
+    let mut out = b"PACK\0\0\0\x02".to_vec();
+    out.extend(objects.to_be_bytes());
+    out
+}
+
+/// One blob as it is in a pack.
+pub fn blob(content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_header(&mut out, BLOB, content.len());
+    out.extend(deflated(content));
     out
 }
 
