@@ -15,6 +15,7 @@ use crate::config::{Config, DatabaseBackend};
 use crate::engine::{Engine, EngineError};
 use crate::hosting::Repositories;
 use crate::http::git::GitSite;
+use crate::http::git::room::Rooms;
 use crate::http::{self, Site};
 use crate::identity::{Identity, IdentityError, Origin};
 use crate::metrics::Metrics;
@@ -107,6 +108,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     let git = Arc::new(GitSite::new(
         &config,
         repositories,
+        Arc::new(Rooms::of(&config)),
         engine.driver.clone(),
         metrics,
     ));

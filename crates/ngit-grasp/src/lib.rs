@@ -8,6 +8,7 @@ pub mod config;
 pub mod crash;
 pub mod driver;
 pub mod engine;
+pub mod fetch;
 pub mod hosting;
 pub mod http;
 pub mod identity;

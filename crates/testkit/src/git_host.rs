@@ -26,6 +26,8 @@ pub enum GitFault {
     Status(u16),
     /// 429, and for how many seconds.
     Busy(Option<u64>),
+    /// Something for people instead of every answer.
+    Page,
     /// Reads the request, and says nothing.
     Tarpit,
     /// A byte of every answer now and then.

@@ -134,7 +134,10 @@ impl Caretaker {
             if Instant::now() >= tidy_at {
                 tidy_at = Instant::now() + TIDY_EVERY;
                 let repositories = Arc::clone(&self.repositories);
-                runtime.spawn_blocking(move || repositories.clear_old_retired());
+                runtime.spawn_blocking(move || {
+                    repositories.clear_old_retired();
+                    repositories.clear_old_slices();
+                });
             }
         }
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::{Identifier, Pubkey, RepoId};
+use grasp_git::fetch::clear_slices;
 use grasp_git::{GitError, Repo};
 
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
@@ -19,6 +20,8 @@ const RETIRED: &str = ".retired";
 const SUFFIX: &str = ".git";
 /// Whoever announces, pushes and deletes again makes many small ones.
 const MAX_RETIRED: usize = 1_000;
+/// Longer than any pause between two attempts to fetch a history.
+const SLICES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `<git data>/<npub>/<identifier>.git`.
 #[derive(Debug, Clone)]
@@ -112,6 +115,38 @@ impl Repositories {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// Bytes of all repositories of one owner.
+    pub fn size_of_owner(&self, owner: &Pubkey) -> Result<u64, GitError> {
+        let folder = self.root.join(owner.npub());
+        let found = folders(&folder).map_err(|source| GitError::Io {
+            path: folder,
+            source,
+        })?;
+        let mut bytes = 0;
+        for (name, dir) in found {
+            if name.ends_with(SUFFIX) {
+                // Gone since it was listed, or damaged: it has no size.
+                bytes += Repo::open(&dir).and_then(|repo| repo.size()).unwrap_or(0);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Parts of large histories that nobody has asked for since.
+    fn clear_old_slices(&self) {
+        let before = SystemTime::now() - SLICES_KEPT;
+        for id in self.list().unwrap_or_default() {
+            let cleared = self.open(&id).and_then(|repo| clear_slices(&repo, before));
+            match cleared {
+                Ok(true) => {
+                    tracing::info!(repo = %id, "parts of a history that never came dropped")
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!(repo = %id, %error, "looking at slices failed"),
+            }
+        }
     }
 
     /// Clears what a killed process was making or removing.

@@ -100,6 +100,9 @@ impl Answer<'_> {
         if let Some((status, header)) = status {
             return self.status(status, &header).await;
         }
+        if self.shared.has(&GitFault::Page) {
+            return self.body("text/html", b"<!DOCTYPE html>").await;
+        }
         let path = &request.path;
         match request.method.as_str() {
             "GET" => match path.strip_suffix("/info/refs") {

@@ -5,7 +5,7 @@ mod body;
 mod busy;
 mod fetch;
 mod push;
-mod room;
+pub mod room;
 mod route;
 
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 use tokio::sync::Semaphore;
 
 use self::busy::{Busy, Places, Turn, Turnstile};
-use self::room::{Disk, Rooms};
+use self::room::Rooms;
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
 use crate::driver;
@@ -45,7 +45,7 @@ pub struct GitSite {
     work: Arc<Turnstile>,
     /// Lists of refs and pages.
     looks: Arc<Turnstile>,
-    rooms: Rooms,
+    rooms: Arc<Rooms>,
     tidying: Semaphore,
     limits: GitLimits,
 }
@@ -68,6 +68,7 @@ impl GitSite {
     pub fn new(
         config: &Config,
         repositories: Arc<Repositories>,
+        rooms: Arc<Rooms>,
         driver: driver::Handle,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -76,17 +77,13 @@ impl GitSite {
             per_repo: config.git_concurrent_per_repository,
             per_network: config.git_concurrent_per_ip,
         };
-        let disk = Disk {
-            root: config.git_data_path.clone(),
-            min_free: config.min_free_bytes.as_u64(),
-        };
         Self {
             repositories,
             driver,
             work: Turnstile::new(places, metrics.git_running.clone()),
             looks: Turnstile::new(places.times(LOOKS), metrics.git_looking.clone()),
             metrics,
-            rooms: Rooms::new(config.max_repository_bytes.as_u64(), disk),
+            rooms,
             tidying: Semaphore::new(1),
             limits: GitLimits {
                 push_bytes: config.max_push_bytes.as_u64(),

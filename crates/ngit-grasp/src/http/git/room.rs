@@ -1,5 +1,5 @@
-//! How much a push may bring: what its repository may still grow by, which all pushes to it that
-//! are under way share, and what the disk keeps free. The last part of a repository is for those
+//! How much a push or a fetch may bring: what its repository may still grow by, which all that are
+//! under way to it share, and what the disk keeps free. The last part of a repository is for those
 //! behind whom a maintainer stands, so that strangers never close it.
 
 use std::io;
@@ -13,6 +13,8 @@ use grasp_core::RepoId;
 use grasp_core::push::Backing;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::config::Config;
 
 /// Bytes between two looks at the disk: sixty-four pushes at once pass the floor by a GiB at most.
 const LOOK_EVERY: u64 = 16 * 1024 * 1024;
@@ -83,6 +85,14 @@ pub struct Room {
 }
 
 impl Rooms {
+    pub fn of(config: &Config) -> Self {
+        let disk = Disk {
+            root: config.git_data_path.clone(),
+            min_free: config.min_free_bytes.as_u64(),
+        };
+        Self::new(config.max_repository_bytes.as_u64(), disk)
+    }
+
     pub fn new(repository_bytes: u64, disk: Disk) -> Self {
         Self {
             repository_bytes,
@@ -152,7 +162,8 @@ impl Room {
         Counted { inner, room: self }
     }
 
-    fn take(&self, bytes: u64) -> Result<(), Full> {
+    /// So many bytes more have come.
+    pub fn take(&self, bytes: u64) -> Result<(), Full> {
         let enough = |left: &u64| *left >= self.share.reserved;
         let less = |left: u64| left.checked_sub(bytes).filter(enough);
         let order = Ordering::Relaxed;

@@ -1,0 +1,217 @@
+//! The tasks: one for each fetch, and one that owns them. Whatever becomes of a fetch, its last
+//! word is said here, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grasp_core::clone_url::Domain;
+use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::push::Backing;
+use grasp_core::{FetchNo, RepoId};
+use grasp_git::fetch::{FetchLimits, Watch, fetch};
+use grasp_git::{GitError, Repo};
+use rustc_hash::FxHashMap;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+use super::web::{Net, Web};
+use super::{Tell, Word, nothing};
+use crate::hosting::Repositories;
+use crate::http::git::room::{Full, Room, Rooms};
+
+/// Of a repack of what fetches brought.
+const TIDY: Duration = Duration::from_secs(3_600);
+
+/// What all fetches share.
+pub(super) struct Shared {
+    pub net: Arc<Net>,
+    pub trusted: Vec<Domain>,
+    pub repositories: Arc<Repositories>,
+    pub rooms: Arc<Rooms>,
+    pub limits: FetchLimits,
+    pub max_owner_bytes: Option<u64>,
+    pub tell: Tell,
+}
+
+pub(super) enum Order {
+    Start(FetchNo, FetchAsk),
+    Stop(FetchNo),
+    /// Whoever asks hears when all fetches have ended.
+    End(crossbeam_channel::Sender<()>),
+}
+
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    fetches: JoinSet<Fetched>,
+    numbers: FxHashMap<Id, (FetchNo, RepoId)>,
+    running: FxHashMap<FetchNo, AbortHandle>,
+    /// Many small fetches leave many small packs. One repository at a time.
+    tidying: JoinSet<()>,
+    one: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            fetches: JoinSet::new(),
+            numbers: FxHashMap::default(),
+            running: FxHashMap::default(),
+            tidying: JoinSet::new(),
+            one: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    pub async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let done = loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Start(fetch, ask)) => self.start(fetch, ask),
+                    Some(Order::Stop(fetch)) => self.stop(fetch),
+                    Some(Order::End(done)) => break Some(done),
+                    None => break None,
+                },
+                Some(ended) = self.fetches.join_next_with_id() => self.ended(ended),
+                Some(_) = self.tidying.join_next() => {}
+            }
+        };
+        orders.close();
+        while let Ok(order) = orders.try_recv() {
+            if let Order::Start(fetch, _) = order {
+                (self.shared.tell)(fetch, Word::Done(nothing(FetchEnd::Stopped)));
+            }
+        }
+        self.fetches.abort_all();
+        self.tidying.abort_all();
+        while let Some(ended) = self.fetches.join_next_with_id().await {
+            self.ended(ended);
+        }
+        if let Some(done) = done {
+            let _ = done.send(());
+        }
+    }
+
+    fn start(&mut self, number: FetchNo, ask: FetchAsk) {
+        let repo = ask.repo.clone();
+        let shared = Arc::clone(&self.shared);
+        let task = self.fetches.spawn(carry_out(shared, number, ask));
+        self.numbers.insert(task.id(), (number, repo));
+        self.running.insert(number, task);
+    }
+
+    fn stop(&mut self, number: FetchNo) {
+        if let Some(task) = self.running.get(&number) {
+            task.abort();
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Fetched), JoinError>) {
+        let (id, fetched) = match ended {
+            Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => (error.id(), nothing(FetchEnd::Stopped)),
+            Err(error) => (error.id(), nothing(FetchEnd::Ours)),
+        };
+        let Some((number, repo)) = self.numbers.remove(&id) else {
+            return;
+        };
+        self.running.remove(&number);
+        if fetched.bytes > 0 && !fetched.got.is_empty() {
+            let (shared, one) = (Arc::clone(&self.shared), Arc::clone(&self.one));
+            self.tidying.spawn(tidy(shared, repo, one));
+        }
+        (self.shared.tell)(number, Word::Done(fetched));
+    }
+}
+
+async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetched {
+    let (repo, room) = match enter(&shared, &ask.repo).await {
+        Ok(entered) => entered,
+        Err(end) => return nothing(end),
+    };
+    let url = ask.url.as_str();
+    let trusted = shared.trusted.contains(ask.url.domain());
+    let mut web = Web::new(Arc::clone(&shared.net), url, trusted);
+    let onlooker = Onlooker {
+        number,
+        room,
+        tell: &shared.tell,
+    };
+    let limits = shared.limits;
+    let fetched = fetch(&repo, &ask.wants, &mut web, &onlooker, &limits).await;
+    if fetched.end == FetchEnd::Ours {
+        tracing::error!(repo = %ask.repo, url, "a fetch failed, and not by the server's fault");
+    }
+    // What has come is on the disk now.
+    let kept = !fetched.got.is_empty() || fetched.end == FetchEnd::Cut { kept: true };
+    if kept {
+        onlooker.room.keep();
+    }
+    fetched
+}
+
+/// The repository, and its part of what it may still grow by. What other servers have is brought
+/// here by anybody's pull request: the last part is left to those who push.
+async fn enter(shared: &Arc<Shared>, id: &RepoId) -> Result<(Repo, Room), FetchEnd> {
+    let (shared, id) = (Arc::clone(shared), id.clone());
+    let looking = tokio::task::spawn_blocking(move || {
+        let repo = shared.repositories.open(&id)?;
+        let room = shared.rooms.enter(&id, repo.size()?, Backing::PullRequests);
+        let most = shared.max_owner_bytes.unwrap_or(u64::MAX);
+        let too_much = most < u64::MAX && shared.repositories.size_of_owner(&id.owner)? >= most;
+        Ok::<_, GitError>(match room {
+            Ok(_) if too_much => Err(FetchEnd::Full),
+            Ok(room) => Ok((repo, room)),
+            Err(full) => Err(end_of(full)),
+        })
+    });
+    match looking.await {
+        Ok(Ok(entered)) => entered,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a fetch finds no repository to bring anything to");
+            Err(FetchEnd::Ours)
+        }
+        Err(_) => Err(FetchEnd::Ours),
+    }
+}
+
+struct Onlooker<'a> {
+    number: FetchNo,
+    room: Room,
+    tell: &'a Tell,
+}
+
+impl Watch for Onlooker<'_> {
+    fn flowing(&self) {
+        (self.tell)(self.number, Word::Flowing);
+    }
+
+    fn took(&self, bytes: u64) -> Result<(), FetchEnd> {
+        self.room.take(bytes).map_err(end_of)
+    }
+}
+
+fn end_of(full: Full) -> FetchEnd {
+    match full {
+        Full::Disk => FetchEnd::DiskLow,
+        Full::Repository | Full::PullRequests | Full::Unsigned => FetchEnd::Full,
+    }
+}
+
+async fn tidy(shared: Arc<Shared>, id: RepoId, one: Arc<Semaphore>) {
+    let Ok(repo) = shared.repositories.open(&id) else {
+        return;
+    };
+    let looked_at = repo.clone();
+    let wanted = tokio::task::spawn_blocking(move || looked_at.needs_repack()).await;
+    if !matches!(wanted, Ok(Ok(true))) {
+        return;
+    }
+    let Ok(_turn) = one.acquire().await else {
+        return;
+    };
+    match repo.repack(TIDY).await {
+        Ok(()) => tracing::debug!(repo = %id, "repacked"),
+        Err(error) if error.is_busy() => {}
+        Err(error) => tracing::warn!(repo = %id, %error, "repacking failed"),
+    }
+}
