@@ -39,7 +39,8 @@ pub struct FetchLimits {
     pub max_bytes: u64,
     /// Until the last byte.
     pub deadline: Duration,
-    /// For the list of refs, and again until a pack begins.
+    /// For the list of refs, and again until the first bytes of a pack, which a small machine may
+    /// need its time for.
     pub patience: Duration,
     pub pace: Pace,
     pub advert: AdvertLimits,
@@ -52,7 +53,7 @@ impl Default for FetchLimits {
         Self {
             max_bytes: 256 * 1024 * 1024,
             deadline: Duration::from_secs(600),
-            patience: Duration::from_secs(60),
+            patience: Duration::from_secs(90),
             pace: Pace::default(),
             advert: AdvertLimits::default(),
             pack: PackLimits::default(),

@@ -62,13 +62,31 @@ impl<R: AsyncRead + Unpin> Packets<R> {
         }
     }
 
-    /// What follows are packets of a side band, the first of which may have been read already.
-    pub fn into_side_band(self, first: Option<Bytes>) -> SideBand<R> {
+    /// Waits for the first bytes of a pack, which begin a side band; `first` is its first packet if
+    /// it was read already. Meanwhile a server says that it is alive, or what it does.
+    pub async fn first_of_pack(&mut self, mut first: Option<Bytes>) -> Result<Bytes, FetchEnd> {
+        loop {
+            let packet = match first.take() {
+                Some(packet) => packet,
+                None => match self.next().await? {
+                    Line::Data(packet) => packet,
+                    Line::Flush | Line::Delimiter => return Err(FetchEnd::Spoiled),
+                },
+            };
+            match banded(packet) {
+                Ok(Some(data)) if !data.is_empty() => return Ok(data),
+                Ok(_) => {}
+                Err(error) => return Err(Stop::of(&error).unwrap_or(FetchEnd::Spoiled)),
+            }
+        }
+    }
+
+    /// What follows are packets of a side band, after some bytes that have been read already.
+    pub fn into_side_band(self, data: Bytes) -> SideBand<R> {
         SideBand {
             source: self.source,
             unread: self.unread,
-            data: Bytes::new(),
-            first,
+            data,
             ended: false,
         }
     }
@@ -92,30 +110,29 @@ fn split(unread: &mut BytesMut) -> Result<Option<Line>, PacketError> {
     Ok(Some(line))
 }
 
+/// What a packet has for the pack.
+fn banded(mut packet: Bytes) -> io::Result<Option<Bytes>> {
+    match packet.first() {
+        Some(1) => {
+            packet.advance(1);
+            Ok(Some(packet))
+        }
+        Some(2) => Ok(None),
+        Some(3) => Err(Stop::error(FetchEnd::Failed)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// The bytes of band 1, up to the flush that ends them.
 pub(super) struct SideBand<R> {
     source: R,
     unread: BytesMut,
     /// Of the packet that is being read.
     data: Bytes,
-    first: Option<Bytes>,
     ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> SideBand<R> {
-    fn open(&mut self, mut packet: Bytes) -> io::Result<()> {
-        match packet.first() {
-            Some(1) => {
-                packet.advance(1);
-                self.data = packet;
-                Ok(())
-            }
-            Some(2) => Ok(()),
-            Some(3) => Err(Stop::error(FetchEnd::Failed)),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.unread.reserve(BUFFER);
         let reading = pin!(self.source.read_buf(&mut self.unread));
@@ -133,9 +150,6 @@ impl<R: AsyncRead + Unpin> AsyncRead for SideBand<R> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            if let Some(first) = self.first.take() {
-                self.open(first)?;
-            }
             if !self.data.is_empty() {
                 let count = self.data.len().min(buffer.remaining());
                 buffer.put_slice(&self.data.split_to(count));
@@ -146,7 +160,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for SideBand<R> {
             }
             let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
             match split(&mut self.unread).map_err(invalid)? {
-                Some(Line::Data(packet)) => self.open(packet)?,
+                Some(Line::Data(packet)) => self.data = banded(packet)?.unwrap_or_default(),
                 Some(Line::Flush) => self.ended = true,
                 Some(Line::Delimiter) => {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));

@@ -23,11 +23,18 @@ pub(super) struct SliceRequest {
     pub shallow: Vec<ObjectId>,
 }
 
-/// All refs, with what their tags stand for.
+/// Where a state's and a pull request's objects are named. Large hosts have ten times as many
+/// refs elsewhere.
+const PREFIXES: [&str; 3] = ["refs/heads/", "refs/tags/", "refs/nostr/"];
+
+/// The refs, with what their tags stand for.
 pub(super) fn ls_refs(server: &Server) -> Bytes {
     let mut out = BytesMut::new();
     begin(&mut out, "command=ls-refs\n", server);
     put_text(&mut out, "peel\n");
+    for prefix in PREFIXES {
+        put_text(&mut out, &format!("ref-prefix {prefix}\n"));
+    }
     put_flush(&mut out);
     out.freeze()
 }

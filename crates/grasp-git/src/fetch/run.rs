@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::advert::{self, Advert, Named, Server};
 use super::answer::{self, Answer, Ends};
 use super::haves::haves;
-use super::meter::{Metered, Stop};
+use super::meter::{Counted, Paced, Stop};
 use super::packets::{Packets, SideBand};
 use super::request::{self, PackRequest};
 use super::slices::Slices;
@@ -50,13 +50,13 @@ pub(super) enum Brought {
 /// A pack that begins.
 pub(super) struct Coming<B> {
     pub ends: Ends,
-    pub pack: SideBand<Metered<B>>,
+    pub pack: SideBand<Counted<B>>,
 }
 
 /// The server does not have this one, or does not give it.
 pub(super) struct Lacks(pub ObjectId);
 
-type Body<T> = Packets<Metered<<T as Transport>::Body>>;
+type Body<T> = Packets<Counted<<T as Transport>::Body>>;
 
 impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     pub fn new(
@@ -266,18 +266,17 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let left = self.limits.patience.min(self.time_left());
         let beginning = async {
             let mut packets = self.ask(question, RESULT_TYPE).await?;
-            let answer = answer::read(&mut packets, server.version).await?;
-            Ok((answer, packets))
+            match answer::read(&mut packets, server.version).await? {
+                Answer::Lacks(id) => Ok(Err(Lacks(id))),
+                Answer::Pack { ends, first } => {
+                    let first = packets.first_of_pack(first).await?;
+                    let pack = packets.into_side_band(first);
+                    Ok(Ok(Coming { ends, pack }))
+                }
+            }
         };
         let begun = timeout(left, beginning).await;
-        let (answer, packets) = begun.unwrap_or(Err(FetchEnd::TooSlow))?;
-        Ok(match answer {
-            Answer::Lacks(id) => Err(Lacks(id)),
-            Answer::Pack { ends, first } => Ok(Coming {
-                ends,
-                pack: packets.into_side_band(first),
-            }),
-        })
+        begun.unwrap_or(Err(FetchEnd::TooSlow))
     }
 
     async fn ask(&mut self, question: Question, kind: &str) -> Result<Body<T>, FetchEnd> {
@@ -292,8 +291,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             })?;
         judge(&reply, kind)?;
         let bytes = Arc::clone(&self.bytes);
-        let body = Metered::new(reply.body, bytes, self.limits.pace);
-        Ok(Packets::new(body))
+        Ok(Packets::new(Counted::new(reply.body, bytes)))
     }
 
     pub(super) async fn haves(&self, waiting: &[ObjectId]) -> Result<Vec<ObjectId>, FetchEnd> {
@@ -320,7 +318,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
 
     pub(super) fn watched<R>(&self, pack: R) -> Watched<'a, R, W> {
         Watched {
-            pack,
+            pack: Paced::new(pack, self.limits.pace),
             watch: self.watch,
             flows: false,
         }
@@ -329,7 +327,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
 
 /// Tells of the bytes of a pack as they pass.
 pub(super) struct Watched<'a, R, W> {
-    pack: R,
+    pack: Paced<R>,
     watch: &'a W,
     flows: bool,
 }

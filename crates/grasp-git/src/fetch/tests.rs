@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
 use proptest::prelude::*;
@@ -161,10 +161,11 @@ fn what_comes_before_a_pack_is_understood() {
 
 #[test]
 fn requests_are_as_git_reads_them() {
-    let text = |bytes: bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     assert_eq!(
         text(request::ls_refs(&v2())),
-        "0014command=ls-refs\n0016object-format=sha100010009peel\n0000"
+        "0014command=ls-refs\n0016object-format=sha100010009peel\n\
+         001bref-prefix refs/heads/\n001aref-prefix refs/tags/\n001bref-prefix refs/nostr/\n0000"
     );
     let request = PackRequest {
         wants: vec![id(ONE)],
@@ -224,7 +225,7 @@ proptest! {
         pktline::put_band(&mut body, pktline::Band::Data, &data);
         pktline::put_flush(&mut body);
         let read = |body: &[u8]| now(async {
-            let mut band = Packets::new(body).into_side_band(None);
+            let mut band = Packets::new(body).into_side_band(Bytes::new());
             let mut out = Vec::new();
             band.read_to_end(&mut out).await.map(|_| out)
         });

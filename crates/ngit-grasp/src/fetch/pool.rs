@@ -2,6 +2,7 @@
 //! word is said here, once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use grasp_core::clone_url::Domain;
@@ -133,6 +134,7 @@ async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetch
     let mut web = Web::new(Arc::clone(&shared.net), url, trusted);
     let onlooker = Onlooker {
         number,
+        flows: AtomicBool::new(false),
         room,
         tell: &shared.tell,
     };
@@ -176,13 +178,17 @@ async fn enter(shared: &Arc<Shared>, id: &RepoId) -> Result<(Repo, Room), FetchE
 
 struct Onlooker<'a> {
     number: FetchNo,
+    /// One fetch may bring several packs.
+    flows: AtomicBool,
     room: Room,
     tell: &'a Tell,
 }
 
 impl Watch for Onlooker<'_> {
     fn flowing(&self) {
-        (self.tell)(self.number, Word::Flowing);
+        if !self.flows.swap(true, Ordering::Relaxed) {
+            (self.tell)(self.number, Word::Flowing);
+        }
     }
 
     fn took(&self, bytes: u64) -> Result<(), FetchEnd> {

@@ -192,6 +192,32 @@ async fn a_list_of_refs_is_not_waited_for_without_end() {
 }
 
 #[tokio::test]
+async fn a_server_may_take_its_time_before_a_pack_but_not_all_of_it() {
+    let alive = b"0005\x01".repeat(100);
+    for (hangs_at, end) in [(None, FetchEnd::Answered), (Some(3), FetchEnd::TooSlow)] {
+        let mut pair = Pair::new();
+        let tip = pair.place.commit("a", "a");
+        let alive = alive.clone();
+        pair.host.twist = Some(Box::new(move |answer| {
+            let (head, pack) = take_apart(&answer);
+            let head = [&head[..head.len().min(13)], &alive].concat();
+            match hangs_at {
+                None => [head, with_pack(b"", &pack)].concat(),
+                Some(_) => head,
+            }
+        }));
+        pair.host.hangs_at = hangs_at;
+        let limits = FetchLimits {
+            patience: Duration::from_millis(500),
+            ..FetchLimits::default()
+        };
+        let repo = pair.place.repo.clone();
+        let fetched = pair.host.fetch_within(&repo, &[tip], &limits).await;
+        assert_eq!(fetched.end, end);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_falls_silent_within_its_pack_is_left() {
     let mut pair = Pair::new();
     let tip = pair.place.commit("a", "a");
