@@ -55,6 +55,7 @@ pub enum GitFault {
 pub struct GitSeen {
     /// Method and path with its query, in order, and when they came.
     pub requests: Vec<(Instant, String)>,
+    pub connections: usize,
     /// Answers under way, and the most that ever were.
     pub open: usize,
     pub most_open: usize,
@@ -263,6 +264,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
+        shared.see(|seen| seen.connections += 1);
         connections.spawn(async move {
             // The other side may be gone at any moment.
             let _ = answer::requests(stream, &shared).await;

@@ -62,6 +62,19 @@ impl<R: AsyncRead + Unpin> Packets<R> {
         }
     }
 
+    /// Reads to the end of the body, so that the connection can be used again. More than a little
+    /// is not worth it.
+    pub async fn finish(mut self) {
+        self.unread.clear();
+        while self.unread.len() < BUFFER {
+            self.unread.reserve(BUFFER);
+            match self.source.read_buf(&mut self.unread).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
     /// Waits for the first bytes of a pack, which begin a side band; `first` is its first packet if
     /// it was read already. Meanwhile a server says that it is alive, or what it does.
     pub async fn first_of_pack(&mut self, mut first: Option<Bytes>) -> Result<Bytes, FetchEnd> {

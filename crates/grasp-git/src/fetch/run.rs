@@ -44,7 +44,10 @@ pub(super) struct Run<'a, T, W> {
 /// What became of one question for a pack.
 pub(super) enum Brought {
     All,
-    Lacks(ObjectId),
+    /// Without this one the others may come.
+    AllBut(ObjectId),
+    /// The server does not have all that these reach.
+    Nothing,
 }
 
 /// A pack that begins.
@@ -132,7 +135,9 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     async fn discover(&mut self, wanted: &BTreeSet<ObjectId>) -> Result<(Server, Named), FetchEnd> {
         let limits = self.limits.advert;
         let mut packets = self.ask(Question::Advert, ADVERT_TYPE).await?;
-        match advert::read(&mut packets, wanted, limits).await? {
+        let advert = advert::read(&mut packets, wanted, limits).await?;
+        packets.finish().await;
+        match advert {
             Advert::V0(server, _) if !server.features.contains(&"side-band-64k") => {
                 Err(FetchEnd::Unreachable)
             }
@@ -144,6 +149,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
                 };
                 let mut packets = self.ask(question, RESULT_TYPE).await?;
                 let named = advert::read_refs(&mut packets, wanted, limits).await?;
+                packets.finish().await;
                 Ok((server, named))
             }
         }
@@ -159,7 +165,8 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         while !tips.is_empty() && self.packs < MAX_PACKS {
             match self.bring(server, &tips).await? {
                 Brought::All => self.got.append(&mut tips),
-                Brought::Lacks(id) => {
+                Brought::Nothing => self.lacking.append(&mut tips),
+                Brought::AllBut(id) => {
                     let before = tips.len();
                     tips.retain(|tip| *tip != id);
                     if tips.len() == before {
@@ -193,7 +200,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             }
             match self.bring(server, &[id]).await? {
                 Brought::All => self.got.push(id),
-                Brought::Lacks(_) => self.lacking.push(id),
+                Brought::AllBut(_) | Brought::Nothing => self.lacking.push(id),
             }
         }
         Ok(())
@@ -227,13 +234,9 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             slice: None,
         };
         let coming = match self.begin(server, &request).await? {
-            Err(Lacks(id)) => return Ok(Brought::Lacks(id)),
-            // Its own history ends there: it does not have all that these reach.
-            Ok(coming) if !coming.ends.shallow.is_empty() => {
-                self.lacking.extend(wants.iter().skip(1));
-                let first = wants.first().copied();
-                return first.map(Brought::Lacks).ok_or(FetchEnd::Ours);
-            }
+            Err(Lacks(id)) => return Ok(Brought::AllBut(id)),
+            // Its own history ends there.
+            Ok(coming) if !coming.ends.shallow.is_empty() => return Ok(Brought::Nothing),
             Ok(coming) => coming,
         };
         let limits = self.pack_limits();

@@ -27,7 +27,7 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
             }),
         };
         let coming = match self.begin(server, &request).await? {
-            Err(Lacks(id)) => return Ok(Brought::Lacks(id)),
+            Err(Lacks(id)) => return Ok(Brought::AllBut(id)),
             Ok(coming) => coming,
         };
         let may_be_whole = coming.ends.shallow.is_empty();

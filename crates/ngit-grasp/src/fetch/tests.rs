@@ -151,6 +151,7 @@ async fn objects_come_over_the_web() {
     let seen = stage.host.seen();
     assert_eq!((seen.discoveries(), seen.posts()), (1, 2));
     assert_eq!((seen.bytes, seen.most_open), (fetched.bytes, 1));
+    assert_eq!(seen.connections, 1, "one connection is enough");
     let next = stage.tree.commit("file", b"more");
     stage.tip = ObjectId::parse(&next).unwrap();
     let (fetched, _) = stage.fetched().await;

@@ -234,17 +234,27 @@ async fn an_empty_server_lacks_everything() {
 async fn a_server_whose_own_history_is_cut_lacks_what_it_reaches() {
     let pair = Pair::new();
     pair.place.commit("a", "a");
-    let tip = pair.place.commit("b", "b");
+    let other = pair.place.commit("b", "b");
+    pair.place.run(&["branch", "other"]);
+    let tip = pair.place.commit("c", "c");
     let url = format!("file://{}", pair.place.work().display());
     let shallow = pair.place.path().join("shallow");
     let to = shallow.to_str().unwrap();
-    pair.place
-        .run(&["clone", "-q", "--bare", "--depth=1", &url, to]);
+    pair.place.run(&[
+        "clone",
+        "-q",
+        "--bare",
+        "--depth=1",
+        "--no-single-branch",
+        &url,
+        to,
+    ]);
     let mut host = Host::of(&shallow);
-    let fetched = host.fetch(&pair.place.repo, &[tip]).await;
-    assert_eq!(
-        (fetched.end, fetched.lacking),
-        (FetchEnd::Answered, vec![tip])
-    );
+    let fetched = host.fetch(&pair.place.repo, &[tip, other]).await;
+    let mut lacking = fetched.lacking;
+    lacking.sort();
+    let mut wanted = vec![tip, other];
+    wanted.sort();
+    assert_eq!((fetched.end, lacking), (FetchEnd::Answered, wanted));
     assert!(!pair.has(tip));
 }

@@ -1,14 +1,16 @@
 //! Histories that are larger than one fetch.
 
 use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
-use grasp_git::fetch::{FetchLimits, Version, clear_slices};
+use grasp_git::fetch::{FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
-use super::host::{Host, with_pack};
+use super::host::{Host, Onlooker, with_pack};
 use crate::support::{files, noise, refs};
 
 const COMMITS: usize = 30;
@@ -150,6 +152,31 @@ async fn a_server_that_knows_no_slices_is_asked_for_the_whole() {
         assert_eq!(fetched.end, FetchEnd::Cut { kept: false });
     }
     assert!(!folder(&pair).exists());
+}
+
+#[tokio::test]
+async fn one_fetch_at_a_time_adds_to_the_slices() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    let (wants, limits) = ([tip], limits());
+    let mut slow = Host::of(&pair.place.work());
+    slow.twist = Some(Box::new(|answer| answer[..answer.len() / 2].to_vec()));
+    slow.hangs_at = Some(3);
+    let onlooker = Onlooker::default();
+    {
+        let mut fetching = pin!(fetch(&repo, &wants, &mut slow, &onlooker, &limits));
+        while onlooker.bytes.load(Ordering::Relaxed) == 0 {
+            let step = Duration::from_millis(1);
+            let ended = tokio::time::timeout(step, &mut fetching).await;
+            assert!(ended.is_err());
+        }
+        let fetched = pair.host.fetch_within(&repo, &wants, &limits).await;
+        assert_eq!(fetched.end, FetchEnd::Stopped);
+    }
+    let fetched = pair.host.fetch_within(&repo, &wants, &limits).await;
+    assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
 }
 
 #[tokio::test]
