@@ -12,8 +12,8 @@ use super::transport::Version;
 pub(super) enum Answer {
     /// A pack follows, of which this is the first packet if it was read already.
     Pack { ends: Ends, first: Option<Bytes> },
-    /// It does not have this one, or does not give it.
-    Lacks(ObjectId),
+    /// It does not have something, or does not give it; mostly it says which.
+    Refused(Option<ObjectId>),
 }
 
 /// Where a history that is not whole ends.
@@ -26,7 +26,6 @@ pub(super) struct Ends {
 
 /// Commits at which a history may end.
 const MAX_ENDS: usize = 100_000;
-const NOT_OUR_REF: &str = "not our ref ";
 
 /// Reads up to the pack.
 pub(super) async fn read(
@@ -43,8 +42,8 @@ async fn read_v2(packets: &mut Packets<impl AsyncRead + Unpin>) -> Result<Answer
     let mut ends = Ends::default();
     loop {
         let line = packets.next().await?;
-        if let Some(refusal) = refusal(&line) {
-            return refusal;
+        if let Some(refused) = refusal(&line) {
+            return Ok(Answer::Refused(refused));
         }
         match line.text() {
             b"packfile" => return Ok(Answer::Pack { ends, first: None }),
@@ -60,8 +59,8 @@ async fn read_v0(packets: &mut Packets<impl AsyncRead + Unpin>) -> Result<Answer
     let mut ends = Ends::default();
     loop {
         let line = packets.next().await?;
-        if let Some(refusal) = refusal(&line) {
-            return refusal;
+        if let Some(refused) = refusal(&line) {
+            return Ok(Answer::Refused(refused));
         }
         let text = line.text();
         if text.starts_with(b"ACK ") || text == b"NAK" || ends.line(text)? {
@@ -127,13 +126,11 @@ async fn skip(packets: &mut Packets<impl AsyncRead + Unpin>) -> Result<(), Fetch
     }
 }
 
-/// A server says in a line of its own why there is no pack.
-fn refusal(line: &Line) -> Option<Result<Answer, FetchEnd>> {
+/// A server says in a line of its own why there is no pack. Git's words are `upload-pack: not our
+/// ref <id>`; others have others.
+fn refusal(line: &Line) -> Option<Option<ObjectId>> {
     let words = line.text().strip_prefix(b"ERR ")?;
     let words = String::from_utf8_lossy(words);
-    let lacks = words.split_once(NOT_OUR_REF).and_then(|(_, rest)| {
-        let id = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
-        ObjectId::parse(id)
-    });
-    Some(lacks.map(Answer::Lacks).ok_or(FetchEnd::Failed))
+    let mut words = words.split(|c: char| !c.is_ascii_alphanumeric());
+    Some(words.find_map(ObjectId::parse))
 }

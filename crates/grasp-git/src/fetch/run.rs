@@ -44,8 +44,8 @@ pub(super) struct Run<'a, T, W> {
 /// What became of one question for a pack.
 pub(super) enum Brought {
     All,
-    /// Without this one the others may come.
-    AllBut(ObjectId),
+    /// Without this one the others may come, if it is said which.
+    Refused(Option<ObjectId>),
     /// The server does not have all that these reach.
     Nothing,
 }
@@ -56,8 +56,8 @@ pub(super) struct Coming<B> {
     pub pack: SideBand<Counted<B>>,
 }
 
-/// The server does not have this one, or does not give it.
-pub(super) struct Lacks(pub ObjectId);
+/// The server does not have something, or does not give it; mostly it says which.
+pub(super) struct Refused(pub Option<ObjectId>);
 
 type Body<T> = Packets<Counted<<T as Transport>::Body>>;
 
@@ -166,20 +166,18 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             match self.bring(server, &tips).await? {
                 Brought::All => self.got.append(&mut tips),
                 Brought::Nothing => self.lacking.append(&mut tips),
-                Brought::AllBut(id) => {
-                    let before = tips.len();
-                    tips.retain(|tip| *tip != id);
-                    if tips.len() == before {
-                        return Err(FetchEnd::Failed);
-                    }
-                    self.lacking.push(id);
+                Brought::Refused(which) => {
+                    let place = tips.iter().position(|tip| Some(*tip) == which);
+                    let place = place.ok_or(FetchEnd::Failed)?;
+                    self.lacking.push(tips.remove(place));
                 }
             }
         }
         Ok(())
     }
 
-    /// One by one, because one that is not there would spoil the others.
+    /// One by one, because one that is not there would spoil the others. Whatever a server says
+    /// against one of them, it does not have it for us.
     async fn bring_others(
         &mut self,
         server: &Server,
@@ -200,7 +198,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             }
             match self.bring(server, &[id]).await? {
                 Brought::All => self.got.push(id),
-                Brought::AllBut(_) | Brought::Nothing => self.lacking.push(id),
+                Brought::Refused(_) | Brought::Nothing => self.lacking.push(id),
             }
         }
         Ok(())
@@ -234,7 +232,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             slice: None,
         };
         let coming = match self.begin(server, &request).await? {
-            Err(Lacks(id)) => return Ok(Brought::AllBut(id)),
+            Err(Refused(which)) => return Ok(Brought::Refused(which)),
             // Its own history ends there.
             Ok(coming) if !coming.ends.shallow.is_empty() => return Ok(Brought::Nothing),
             Ok(coming) => coming,
@@ -261,7 +259,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         &mut self,
         server: &Server,
         request: &PackRequest,
-    ) -> Result<Result<Coming<T::Body>, Lacks>, FetchEnd> {
+    ) -> Result<Result<Coming<T::Body>, Refused>, FetchEnd> {
         let question = Question::UploadPack {
             body: request.encode(server),
             version: server.version,
@@ -270,7 +268,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let beginning = async {
             let mut packets = self.ask(question, RESULT_TYPE).await?;
             match answer::read(&mut packets, server.version).await? {
-                Answer::Lacks(id) => Ok(Err(Lacks(id))),
+                Answer::Refused(which) => Ok(Err(Refused(which))),
                 Answer::Pack { ends, first } => {
                     let first = packets.first_of_pack(first).await?;
                     let pack = packets.into_side_band(first);

@@ -6,7 +6,7 @@ use grasp_core::hunt::io::FetchEnd;
 use super::Watch;
 use super::advert::Server;
 use super::request::{PackRequest, SliceRequest};
-use super::run::{Brought, Coming, Lacks, Run, end_of, ours};
+use super::run::{Brought, Coming, Refused, Run, end_of, ours};
 use super::slices::Slices;
 use super::transport::Transport;
 use crate::quarantine::Quarantine;
@@ -27,7 +27,7 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
             }),
         };
         let coming = match self.begin(server, &request).await? {
-            Err(Lacks(id)) => return Ok(Brought::AllBut(id)),
+            Err(Refused(which)) => return Ok(Brought::Refused(which)),
             Ok(coming) => coming,
         };
         let may_be_whole = coming.ends.shallow.is_empty();

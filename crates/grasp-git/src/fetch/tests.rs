@@ -145,12 +145,18 @@ fn what_comes_before_a_pack_is_understood() {
     };
     let expected = Answer::Pack { ends, first: None };
     assert_eq!(answered(&packets(&lines), Version::V2), Ok(expected));
-    let lacks = format!("ERR upload-pack: not our ref {ONE}\n");
     for version in [Version::V0, Version::V2] {
-        let lacking = answered(&packets(&[&lacks]), version);
-        assert_eq!(lacking, Ok(Answer::Lacks(id(ONE))));
-        let failed = answered(&packets(&["ERR not our ref what?"]), version);
-        assert_eq!(failed, Err(FetchEnd::Failed));
+        for (words, which) in [
+            (
+                format!("ERR upload-pack: not our ref {ONE}\n"),
+                Some(id(ONE)),
+            ),
+            (format!("ERR want {ONE} not valid"), Some(id(ONE))),
+            ("ERR not our ref what?".to_owned(), None),
+        ] {
+            let answer = answered(&packets(&[&words]), version);
+            assert_eq!(answer, Ok(Answer::Refused(which)), "{words}");
+        }
     }
     let ack = format!("ACK {ONE}\n");
     let answer = answered(&packets(&[&ack, "NAK\n", "\u{1}PACK"]), Version::V0);

@@ -105,6 +105,17 @@ async fn an_answer_that_breaks_off_is_spoiled_and_a_servers_own_error_is_its_own
 }
 
 #[tokio::test]
+async fn whatever_is_said_against_a_single_object_it_is_lacking() {
+    let mut pair = Pair::new();
+    pair.place.commit("a", "a");
+    pair.host.twist = Some(Box::new(|_| b"0014ERR not for you\n".to_vec()));
+    let wants = [stranger(1), stranger(2)];
+    let fetched = pair.host.fetch(&pair.place.repo, &wants).await;
+    assert_eq!(fetched.end, FetchEnd::Answered);
+    assert_eq!(fetched.lacking, wants);
+}
+
+#[tokio::test]
 async fn each_limit_has_its_own_end() {
     let usual = FetchLimits::default();
     let cut = FetchEnd::Cut { kept: false };
