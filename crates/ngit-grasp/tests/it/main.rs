@@ -10,6 +10,7 @@
 mod crash;
 mod demo;
 mod differential;
+mod fetch;
 mod git_crash;
 mod git_limits;
 mod git_load;
