@@ -66,7 +66,7 @@ impl Fetcher {
         rooms: Arc<Rooms>,
         tell: Tell,
     ) -> std::io::Result<Self> {
-        let dialer = Dialer::new().map_err(std::io::Error::other)?;
+        let dialer = Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?;
         let guard = Guard::new(options.allow_private);
         let net = Net::new(guard, dialer, options.connect_timeout);
         let shared = Shared {
