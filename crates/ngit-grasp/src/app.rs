@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grasp_git::fetch::FetchLimits;
 use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,7 +13,8 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Outside};
+use crate::fetch;
 use crate::hosting::Repositories;
 use crate::http::git::GitSite;
 use crate::http::git::room::Rooms;
@@ -90,9 +92,21 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     let metrics = Arc::new(Metrics::new()?);
     let repositories = Arc::new(repositories(&config)?);
     let instance = instance();
-    let remote = remote_options(&config, &identity, &instance);
+    let rooms = Arc::new(Rooms::of(&config));
+    let outside = Outside {
+        relays: remote_options(&config, &identity, &instance),
+        git: fetch_options(&config),
+        rooms: Arc::clone(&rooms),
+    };
     let policy = config.policy();
-    let engine = Engine::start(policy, &store, &repositories, &metrics, clock, Some(remote))?;
+    let engine = Engine::start(
+        policy,
+        &store,
+        &repositories,
+        &metrics,
+        clock,
+        Some(outside),
+    )?;
     let (phase, watching) = watch::channel(Phase::Running);
     let relay = Arc::new(Relay::new(
         Arc::clone(&store),
@@ -108,7 +122,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     let git = Arc::new(GitSite::new(
         &config,
         repositories,
-        Arc::new(Rooms::of(&config)),
+        rooms,
         engine.driver.clone(),
         metrics,
     ));
@@ -151,6 +165,16 @@ fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remot
         beat: remote::BEAT,
         signer: Signer::new(config.sync_auth, identity.secret()),
         instance: instance.to_owned(),
+    }
+}
+
+fn fetch_options(config: &Config) -> fetch::Options {
+    fetch::Options {
+        allow_private: config.allow_private_addresses,
+        trusted: Vec::new(),
+        connect_timeout: config.sync_connect_timeout,
+        limits: FetchLimits::default(),
+        max_owner_bytes: None,
     }
 }
 

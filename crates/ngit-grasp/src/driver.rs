@@ -17,6 +17,7 @@ use grasp_store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clock::Clock;
+use crate::fetch::{self, Word};
 use crate::ingest::{Reply, Room};
 use crate::perform::Performer;
 use crate::status::Report;
@@ -146,6 +147,17 @@ impl Handle {
     pub fn remote(&self, relay: RelayNo, conn: ConnNo, word: FromRelay, turn: Turn) {
         let input = Input::Remote { relay, conn, word };
         self.send(Message::Remote(Box::new(input), turn));
+    }
+
+    /// For whoever fetches from other git servers.
+    pub fn fetches(self) -> fetch::Tell {
+        Arc::new(move |fetch, word| {
+            let input = match word {
+                Word::Flowing => Input::Flowing(fetch),
+                Word::Done(fetched) => Input::Fetched { fetch, fetched },
+            };
+            self.send(Message::Answer(input));
+        })
     }
 
     /// Speaks when nothing is under way.

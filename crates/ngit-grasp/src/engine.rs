@@ -10,7 +10,9 @@ use grasp_store::{Store, StoreError};
 
 use crate::clock::Clock;
 use crate::driver;
+use crate::fetch::{self, Fetcher};
 use crate::hosting::{Repositories, worker};
+use crate::http::git::room::Rooms;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::perform::Performer;
@@ -18,11 +20,19 @@ use crate::relay::live;
 use crate::remote::{self, Remotes};
 use crate::writer;
 
+/// How other servers are reached.
+pub struct Outside {
+    pub relays: remote::Options,
+    pub git: fetch::Options,
+    pub rooms: Arc<Rooms>,
+}
+
 pub struct Engine {
     pub ingest: Ingest,
     pub live: live::Handle,
     pub driver: driver::Handle,
     remotes: Remotes,
+    fetcher: Fetcher,
     verifiers: Vec<JoinHandle<()>>,
     driver_thread: JoinHandle<()>,
     writer_thread: JoinHandle<()>,
@@ -39,17 +49,18 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// `remote` says how other relays are reached; without it none is, and nothing is synced. With
-    /// it a runtime is needed.
+    /// Without an outside no other server is reached: nothing is synced, and no git data looked
+    /// for. With it a runtime is needed.
     pub fn start(
         mut policy: Policy,
         store: &Arc<Store>,
         repositories: &Arc<Repositories>,
         metrics: &Arc<Metrics>,
         clock: Clock,
-        remote: Option<remote::Options>,
+        outside: Option<Outside>,
     ) -> Result<Self, EngineError> {
-        policy.limits.sync.enabled &= remote.is_some();
+        policy.limits.sync.enabled &= outside.is_some();
+        policy.limits.hunt.enabled &= outside.is_some();
         let limits = policy.limits.clone();
         let core = Core::new(policy, seed()?);
         let (driver, inbox) = driver::channel();
@@ -60,22 +71,27 @@ impl Engine {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (ingest, verifiers) =
             Ingest::start(cores, limits.ingest_bytes, store, &driver, metrics)?;
-        let remotes = match remote {
-            Some(options) => Remotes::start(
-                options,
-                limits.clone(),
-                store,
-                ingest.clone(),
-                driver.clone(),
-                metrics,
-            )?,
-            None => Remotes::none(driver.clone()),
+        let tell = driver.clone().fetches();
+        let (remotes, fetcher) = match outside {
+            Some(outside) => (
+                Remotes::start(
+                    outside.relays,
+                    limits.clone(),
+                    store,
+                    ingest.clone(),
+                    driver.clone(),
+                    metrics,
+                )?,
+                Fetcher::new(outside.git, Arc::clone(repositories), outside.rooms, tell)?,
+            ),
+            None => (Remotes::none(driver.clone()), Fetcher::none(tell)),
         };
         let performer = Performer::new(
             writer,
             live.clone(),
             git,
             remotes.clone(),
+            fetcher.clone(),
             Arc::clone(metrics),
             &limits,
         );
@@ -86,6 +102,7 @@ impl Engine {
             live,
             driver,
             remotes,
+            fetcher,
             verifiers,
             driver_thread,
             writer_thread,
@@ -104,6 +121,7 @@ impl Engine {
     pub fn stop(self) {
         self.driver.wind_down();
         self.remotes.stop();
+        self.fetcher.shut_down();
         drop(self.ingest);
         drop(self.live);
         for verifier in self.verifiers {

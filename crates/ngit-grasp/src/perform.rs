@@ -13,6 +13,7 @@ use grasp_core::{
 use rustc_hash::FxHashMap;
 
 use crate::driver::{Awaited, PushReply};
+use crate::fetch::Fetcher;
 use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
@@ -54,6 +55,7 @@ pub struct Performer {
     live: live::Handle,
     git: worker::Handle,
     remotes: Remotes,
+    fetcher: Fetcher,
     metrics: Arc<Metrics>,
     notes: Notes,
     held_for: Duration,
@@ -77,6 +79,7 @@ impl Performer {
         live: live::Handle,
         git: worker::Handle,
         remotes: Remotes,
+        fetcher: Fetcher,
         metrics: Arc<Metrics>,
         limits: &Limits,
     ) -> Self {
@@ -85,6 +88,7 @@ impl Performer {
             live,
             git,
             remotes,
+            fetcher,
             notes: Notes::new(Arc::clone(&metrics), &limits.sync),
             metrics,
             held_for: limits.held_for,
@@ -121,6 +125,9 @@ impl Performer {
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
             Effect::Noted(note) => self.notes.take(note, Instant::now()),
             Effect::Remote { relay, conn, ask } => self.remotes.perform(relay, conn, ask),
+            Effect::Fetch { fetch, ask } => self.fetcher.start(fetch, ask),
+            Effect::StopFetch(fetch) => self.fetcher.stop(fetch),
+            Effect::Hunted(note) => tracing::debug!(?note, "hunt"),
         }
     }
 
