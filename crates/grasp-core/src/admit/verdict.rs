@@ -86,6 +86,14 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Something else that comes may change it.
+    pub fn is_early(&self) -> bool {
+        matches!(
+            self,
+            Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer
+        )
+    }
+
     /// A short, stable word for metrics; the set is closed.
     pub fn label(&self) -> &'static str {
         match self {

@@ -62,10 +62,7 @@ impl Core {
         origin: &Origin,
         refusal: Refusal,
     ) {
-        let early = matches!(
-            refusal,
-            Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer
-        );
+        let early = refusal.is_early();
         let known = self.purgatory.get(&event.id).is_some();
         let room = known || self.purgatory.room_for(&event, &self.policy.limits).is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
@@ -246,6 +243,7 @@ impl Core {
         let Some(held) = self.purgatory.remove(id) else {
             return;
         };
+        self.tell_sync_given_up(&held.event, refusal);
         // Even one that was not written: the row of an earlier stay may be there.
         match &held.needs {
             Needs::Arrival(_) => return,

@@ -227,6 +227,7 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
+            self.tips_at.entry(id).or_default().insert(repo.clone());
             // It is being set to what it should be, perhaps.
             if self.landing.contains_key(&id) {
                 if self.tip_of(&id, facts) != Tip::At(tip) {
@@ -234,7 +235,6 @@ impl Core {
                 }
                 continue;
             }
-            self.tips_at.entry(id).or_default().insert(repo.clone());
             match self.tip_of(&id, facts) {
                 Tip::At(known) if known != tip => self.remove_wrong_tip(repo, id),
                 Tip::None => self.remove_wrong_tip(repo, id),

@@ -194,6 +194,13 @@ impl Core {
         self.sync.dismiss(event, Fate::Rests(until, marks));
     }
 
+    /// What a held event waited for will not come; something else may.
+    pub(super) fn tell_sync_given_up(&mut self, event: &Event, refusal: &Refusal) {
+        if refusal.is_early() {
+            self.sync.dismiss(event, Fate::Early(marks(event)));
+        }
+    }
+
     /// Another relay brings an event: one that need not come again is not judged again.
     pub(super) fn is_dismissed(
         &mut self,
@@ -293,9 +300,7 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         Answer::Refused(refusal) => refusal,
     };
     match refusal {
-        Refusal::Orphan | Refusal::NotListed | Refusal::NotMaintainer => {
-            Outcome::Dismissed(Fate::Early(marks(event)))
-        }
+        early if early.is_early() => Outcome::Dismissed(Fate::Early(marks(event))),
         Refusal::TooFarAhead(ahead) => {
             let until = event.created_at.saturating_sub(*ahead);
             Outcome::Dismissed(Fate::Rests(until, Vec::new()))

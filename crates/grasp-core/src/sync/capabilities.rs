@@ -12,6 +12,8 @@ use crate::limits::SyncLimits;
 const ENVELOPE: usize = 1_024;
 /// And around the values of one filter.
 const AROUND: usize = 128;
+/// One id in a filter, with quotes and a comma.
+const ID: usize = 67;
 /// More events than this are asked of nobody at once.
 const MAX_LIMIT: u32 = 5_000;
 /// A larger number than we ever need is no reason to use it.
@@ -135,6 +137,12 @@ impl Capabilities {
             values: limits.tags_per_filter.min(said).max(1),
             bytes: (room / 3).saturating_sub(AROUND),
         }
+    }
+
+    /// Ids that fit one request.
+    pub fn ids_at_once(&self, limits: &SyncLimits) -> usize {
+        let room = (self.message_bytes as usize).saturating_sub(ENVELOPE);
+        limits.fetch_ids.min(room / ID).max(1)
     }
 
     /// So many items may be watched at once: each has a value in a filter of each letter. Some are

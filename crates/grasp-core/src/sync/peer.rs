@@ -41,6 +41,8 @@ pub struct Peer {
     /// Refusals in a row, and until when nothing is asked.
     pub refusals: u32,
     pub paused: Option<Mono>,
+    /// It is left alone because it was silent, not because it asked for that.
+    pub silent: bool,
     /// No large batch is begun before.
     pub not_before: Option<Mono>,
     /// Batches in a row that found more than there was room for.
@@ -76,6 +78,7 @@ impl Peer {
             restored: false,
             refusals: 0,
             paused: None,
+            silent: false,
             not_before: None,
             overflows: 0,
             warned: false,

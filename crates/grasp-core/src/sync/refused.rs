@@ -68,6 +68,9 @@ impl Sync {
         }
         if waits && !learned {
             self.pause(relay, why, now);
+            if let Some(peer) = self.peers.get_mut(&relay) {
+                peer.silent = false;
+            }
         }
     }
 
@@ -268,6 +271,9 @@ impl Sync {
         };
         self.ask(relay, conn, end);
         self.refuse(relay, no, why, now);
+        if let Some(peer) = self.peers.get_mut(&relay) {
+            peer.silent = true;
+        }
     }
 
     /// It may watch all the same; what was stored before must be asked for again.

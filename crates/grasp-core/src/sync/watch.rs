@@ -404,13 +404,17 @@ impl Sync {
         since: Timestamp,
         via: Via,
     ) {
-        let Some(known) = self.targets.relays.get_mut(relay) else {
+        let known = self.targets.relays.get_mut(relay);
+        let (Some(known), Some(peer)) = (known, self.peers.get_mut(&relay)) else {
             return;
         };
-        let items = known.doubt(items);
-        if let Some(peer) = self.peers.get_mut(&relay)
-            && !items.is_empty()
-        {
+        // What is being looked at from a later time on is, if that fails, looked at from here.
+        let mut pending = peer.doubts.items();
+        pending.keep(&known.pending);
+        pending.keep(items);
+        let mut items = known.doubt(items);
+        items.add(&pending);
+        if !items.is_empty() {
             let since = Some(since);
             peer.doubts.add(Doubt { items, since, via });
         }

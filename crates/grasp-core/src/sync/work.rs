@@ -46,6 +46,7 @@ impl Sync {
     pub(super) fn work(&mut self, relay: RelayNo, now: Now, here: &dyn Here) {
         self.mend_watches(relay, now);
         self.watch_led(relay, now);
+        self.watch_silent(relay, now);
         while let Some(plan) = self.next_plan(relay, now) {
             self.begin(relay, plan, now);
         }
@@ -81,6 +82,24 @@ impl Sync {
             if !led.is_empty() {
                 self.watch(relay, &led, None, now);
             }
+        }
+    }
+
+    /// A relay that does not answer may bring what is new all the same.
+    fn watch_silent(&mut self, relay: RelayNo, now: Now) {
+        let Some(peer) = self.peers.get(&relay) else {
+            return;
+        };
+        let Some(session) = peer.session() else {
+            return;
+        };
+        if !peer.silent || !peer.is_paused(now.mono) || session.is_unwatchable() {
+            return;
+        }
+        let known = self.targets.relays.get(relay);
+        let new = known.map(|known| known.missing().without(&session.live));
+        if let Some(new) = new.filter(|new| !new.is_empty()) {
+            self.watch(relay, &new, None, now);
         }
     }
 
@@ -179,7 +198,8 @@ impl Sync {
             return None;
         }
         if session.fetches() < FETCHES {
-            let ids = self.downloads.next(relay, self.limits.fetch_ids);
+            let most = capabilities.ids_at_once(&self.limits);
+            let ids = self.downloads.next(relay, most);
             // One that is being fetched still, though nobody waited for it any more.
             let (busy, ids): (Vec<_>, Vec<_>) =
                 ids.into_iter().partition(|id| session.fetches_event(id));

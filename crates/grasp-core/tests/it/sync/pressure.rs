@@ -226,3 +226,20 @@ fn a_watch_that_floods_is_not_taken_for_one() {
     peers.pass_with(ONE, MINUTE);
     assert!(!peers.subscribed(ONE).is_empty(), "it is opened again");
 }
+
+#[test]
+fn a_silent_relay_is_watched_all_the_same() {
+    let (mut peers, _) = Peers::paged(ONE);
+    peers.pass(31 * SECOND);
+    peers.asked(ONE);
+    peers.announce(&repo(2), &[ONE]);
+    peers.pass(6 * SECOND);
+    let subs = peers.subscribed(ONE);
+    let values: Vec<_> = subs.iter().flat_map(|(_, filters)| filters).collect();
+    let named = |filter: &&grasp_core::Filter| format!("{filter:?}").contains(":tool");
+    assert!(values.iter().any(named), "{values:?}");
+    let pages = subs
+        .iter()
+        .filter(|(_, filters)| filters[0].until.is_some());
+    assert_eq!(pages.count(), 0, "and asked for nothing else");
+}
