@@ -147,11 +147,7 @@ impl Expected<'_> {
         disk.is_stored(&event.id)
             || disk.foresee(event).is_some()
             || is_inadmissible(event, self.now)
-            || self.needs_git(event) && (self.was_here(event) || self.has_to_wait())
-    }
-
-    fn has_to_wait(&self) -> bool {
-        self.take_turns && self.since == Since::Storm
+            || self.needs_git(event) && (self.was_here(event) || self.take_turns)
     }
 
     fn needs_git(&self, event: &Event) -> bool {

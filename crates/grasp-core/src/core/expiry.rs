@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::Core;
 use super::retry::Discard;
-use crate::admit::{Needs, Refusal};
+use crate::admit::{Needs, Origin, Refusal, Verdict};
 use crate::clock::{Mono, Timestamp};
+use crate::event::Event;
 use crate::facts::Facts;
 use crate::id::EventId;
 use crate::nip34::RepoId;
@@ -53,8 +54,17 @@ impl Core {
             };
         }
         let (event, needs) = (Arc::clone(&held.event), held.needs.clone());
+        if matches!(needs, Needs::Release(_)) && self.could_join(&event, facts) {
+            // What it waited for has come; only the disk has not taken it yet.
+            let until = self.now.unix.saturating_add(BUSY);
+            return self.purgatory.extend(id, until);
+        }
         self.tell_sync_expired(&event, &needs);
         self.give_up(id, &Refusal::Expired, facts);
+    }
+
+    fn could_join(&self, event: &Event, facts: &dyn Facts) -> bool {
+        self.judge(event, &Origin::Import, facts) == Verdict::Store
     }
 
     /// A state that still waits for its push keeps the repository, as a late one would revive it.

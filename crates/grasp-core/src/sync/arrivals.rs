@@ -142,7 +142,7 @@ impl Sync {
             .is_some_and(|peer| peer.link.conn() == Some(from.conn));
         match outcome {
             Outcome::New => self.count(arrival, now),
-            Outcome::Known => {}
+            Outcome::Known => self.memo.note_shown(event.id, from.relay),
             Outcome::Dismissed(fate) => {
                 self.dismiss(event, fate);
                 self.memo.note_shown(event.id, from.relay);

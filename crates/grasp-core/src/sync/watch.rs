@@ -408,12 +408,11 @@ impl Sync {
         let (Some(known), Some(peer)) = (known, self.peers.get_mut(&relay)) else {
             return;
         };
-        // What is being looked at from a later time on is, if that fails, looked at from here.
-        let mut pending = peer.doubts.items();
-        pending.keep(&known.pending);
-        pending.keep(items);
+        // Those that are in doubt already may be so from a later time on.
+        let mut doubted = peer.doubts.items();
+        doubted.keep(items);
         let mut items = known.doubt(items);
-        items.add(&pending);
+        items.add(&doubted);
         if !items.is_empty() {
             let since = Some(since);
             peer.doubts.add(Doubt { items, since, via });
