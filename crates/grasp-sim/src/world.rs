@@ -374,7 +374,7 @@ impl<'t> World<'t> {
             Happening::Write { life } if life == self.life => self.write(),
             Happening::Work { life, repo } if life == self.life => self.work(&repo),
             Happening::Hear { life, input } if life == self.life => {
-                self.checkers.outstanding -= 1;
+                self.checkers.outstanding -= usize::from(!matches!(input, Input::Fetched { .. }));
                 self.feed(input)
             }
             Happening::Transfer { life, push } if life == self.life => self.transfer(push),

@@ -355,9 +355,11 @@ impl Sync {
                 self.later.forget(&id);
             } else if self.is_fetched(relay, &id) {
                 self.later.add(id, relay, now.mono, &self.limits);
-            } else if up && self.downloads.need(relay, NOBODY, id) {
-                self.again.insert(relay);
             } else {
+                if up && self.downloads.need(relay, NOBODY, id) {
+                    self.again.insert(relay);
+                }
+                // If it does not deliver, others may.
                 self.ask_around(id);
             }
         }
