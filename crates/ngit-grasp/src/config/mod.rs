@@ -4,6 +4,7 @@
 pub mod reference;
 
 mod dotenv;
+mod hunt;
 mod net;
 mod settings;
 mod sources;
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use grasp_core::{HuntLimits, Limits, Lists, Policy, Service};
+use grasp_core::{Limits, Lists, Policy, Service};
 use serde_json::json;
 
 pub use self::net::{Domain, ProxyNet};
@@ -159,7 +160,7 @@ impl Config {
             websocket_idle: self.websocket_idle,
             write_timeout: self.write_timeout,
             sync: self.sync_limits(),
-            hunt: HuntLimits::default(),
+            hunt: self.hunt_limits(),
         }
     }
 
@@ -216,8 +217,22 @@ impl Config {
             ));
         }
         lines.extend(self.sync_contradictions());
+        lines.extend(self.hunt_contradictions());
         lines
     }
+}
+
+/// The names of two settings and their values, of which the first must not be more than the second.
+type InOrder = [(&'static str, u64); 2];
+
+/// One line for each pair that is not in order.
+fn out_of_order(pairs: impl IntoIterator<Item = InOrder>) -> impl Iterator<Item = String> {
+    let wrong = pairs
+        .into_iter()
+        .filter(|[(_, less), (_, more)]| less > more);
+    wrong.map(|[(small, less), (large, more)]| {
+        format!("{small} ({less}) must not be more than {large} ({more})")
+    })
 }
 
 impl Loaded {
@@ -391,6 +406,7 @@ mod tests {
             let text = match spec.env {
                 "NGIT_TRUSTED_PROXIES" => "::1",
                 "NGIT_SYNC_BOOTSTRAP_RELAY_URL" => "wss://relay.example",
+                "NGIT_SYNC_DOMAIN_OVERRIDES" => "github.com:10,60",
                 "NGIT_EVENT_BLACKLIST" => {
                     "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
                 }

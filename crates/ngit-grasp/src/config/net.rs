@@ -1,13 +1,15 @@
 //! Settings that are hosts and addresses: where to listen, what the server is called, which
-//! peers to believe.
+//! peers to believe, how often other git servers are asked.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 
-use grasp_core::RelayUrl;
+use grasp_core::clone_url::Domain as GitDomain;
+use grasp_core::{DomainLimits, RelayUrl};
 
-use super::value::{Rules, Setting, quoted, refusal};
+use super::value::{Rules, Setting, Shape, quoted, refusal};
 
 impl Setting for SocketAddr {
     fn expects(_: &Rules) -> String {
@@ -204,6 +206,86 @@ impl Setting for RelayUrl {
     }
 }
 
+impl Setting for GitDomain {
+    fn expects(_: &Rules) -> String {
+        "a host, with its port if it is not the usual one, such as git.example.com:8080".into()
+    }
+
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| refusal::<Self>(text, rules))
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        self.to_string()
+    }
+}
+
+/// Git servers that are asked more often than others, or less.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DomainOverrides(BTreeMap<GitDomain, DomainLimits>);
+
+/// A larger number is rather a port, and the limit behind it was forgotten.
+const MOST_AT_ONCE: u32 = 1_000;
+const MOST_PER_MINUTE: u32 = 10_000;
+
+impl DomainOverrides {
+    pub fn limits(&self) -> BTreeMap<GitDomain, DomainLimits> {
+        self.0.clone()
+    }
+
+    fn read(domain: &str, per_minute: &str) -> Option<(GitDomain, DomainLimits)> {
+        let (domain, concurrent) = domain.rsplit_once(':')?;
+        let number = |text: &str, most: u32| {
+            let number = text.parse().ok();
+            number.filter(|number| (1..=most).contains(number))
+        };
+        let limits = DomainLimits {
+            concurrent: number(concurrent, MOST_AT_ONCE)?,
+            per_minute: number(per_minute, MOST_PER_MINUTE)?,
+        };
+        Some((GitDomain::parse(domain)?, limits))
+    }
+}
+
+impl Setting for DomainOverrides {
+    const SHAPE: Shape = Shape::List;
+
+    fn expects(_: &Rules) -> String {
+        format!(
+            "a comma-separated list, each a host, with its port if it is not the usual one, a colon, \
+             how many at once (1 to {MOST_AT_ONCE}), a comma and how many in a minute (1 to \
+             {MOST_PER_MINUTE}), such as github.com:10,60"
+        )
+    }
+
+    /// The comma inside of an entry is that between entries: they are read in pairs.
+    fn parse(text: &str, rules: &Rules) -> Result<Self, String> {
+        let parts = text.split(',').map(str::trim);
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        let mut overrides = BTreeMap::new();
+        for entry in parts.chunks(2) {
+            let read = match entry {
+                [domain, per_minute] => Self::read(domain, per_minute),
+                _ => None,
+            };
+            let wrong = || refusal::<Self>(&entry.join(","), rules);
+            let (domain, limits) = read.ok_or_else(wrong)?;
+            if overrides.insert(domain.clone(), limits).is_some() {
+                return Err(format!("has {domain} twice"));
+            }
+        }
+        Ok(Self(overrides))
+    }
+
+    fn show(&self, _: &Rules) -> String {
+        let entry = |(domain, limits): (&GitDomain, &DomainLimits)| {
+            format!("{domain}:{},{}", limits.concurrent, limits.per_minute)
+        };
+        let entries: Vec<String> = self.0.iter().map(entry).collect();
+        entries.join(",")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,5 +430,41 @@ mod tests {
         assert_eq!(shown::<ProxyNet>("10.1.2.3/8"), "10.0.0.0/8");
         assert_eq!(shown::<ProxyNet>("::ffff:192.0.2.7"), "192.0.2.7");
         assert_eq!(shown::<ProxyNet>("::1/128"), "::1");
+    }
+
+    #[test]
+    fn overrides_are_read_in_pairs() {
+        let text = "GitHub.com.:10,60, git.example:8080:1,2,[::1]:3,4";
+        let overrides: DomainOverrides = read(text).unwrap();
+        let limits = overrides.limits();
+        let of = |domain: &str| limits[&GitDomain::parse(domain).unwrap()];
+        assert_eq!(
+            (of("github.com").concurrent, of("github.com").per_minute),
+            (10, 60)
+        );
+        assert_eq!(of("git.example:8080").per_minute, 2);
+        assert_eq!(of("[::1]").concurrent, 3);
+        let shown = overrides.show(&rules());
+        assert_eq!(read::<DomainOverrides>(&shown), Ok(overrides));
+        assert_eq!(read::<DomainOverrides>(""), Ok(DomainOverrides::default()));
+    }
+
+    #[test]
+    fn a_bad_override_is_named() {
+        for (text, named) in [
+            ("github.com", "\"github.com\""),
+            ("a.example:1,2,github.com:10", "\"github.com:10\""),
+            ("github.com,60", "\"github.com,60\""),
+            ("github.com:0,60", "\"github.com:0,60\""),
+            ("github.com:10,0", "\"github.com:10,0\""),
+            ("git.example:8080,60", "\"git.example:8080,60\""),
+            ("https://github.com:10,60", "\"https://github.com:10,60\""),
+            ("github.com/x:10,60", "\"github.com/x:10,60\""),
+        ] {
+            let error = read::<DomainOverrides>(text).unwrap_err();
+            assert!(error.ends_with(&format!("not {named}")), "{error}");
+        }
+        let twice = read::<DomainOverrides>("a.example:1,2,A.example:443:3,4");
+        assert_eq!(twice, Err("has a.example twice".into()));
     }
 }

@@ -74,7 +74,7 @@ mod tests {
             assert!(page.contains(&format!("\n## {}\n", spec.group)), "{before}");
             rest = after;
         }
-        assert_eq!(page.matches("\n## ").count(), 9);
+        assert_eq!(page.matches("\n## ").count(), 10);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use grasp_core::clone_url::Domain as GitDomain;
 use grasp_core::{MaintainerRule, Pubkey, RelayUrl, RepoPattern};
 
-use super::net::{Domain, ProxyNet};
+use super::net::{Domain, DomainOverrides, ProxyNet};
 use super::sources::Layers;
 use super::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Rules, Secret, Setting, Shape};
 
@@ -372,6 +373,86 @@ settings! {
 
         /// Events that were refused and are not fetched again, at about 120 bytes each.
         NGIT_SYNC_REMEMBER_REFUSED => sync_remember_refused: usize = "200000" in 0..=100_000_000;
+    }
+
+    "Hunt" {
+        /// Fetch git data that events wait for from the other git servers that the repository
+        /// names.
+        NGIT_HUNT_ENABLED => hunt_enabled: bool = "true";
+
+        /// After an event that a client brings, a push is expected for this long before other
+        /// servers are asked.
+        NGIT_HUNT_USER_DELAY_SECS => hunt_user_delay: Duration = "180" in 0..=DAY;
+
+        /// Events from other relays come in bursts: this long after the first of a repository,
+        /// other servers are asked for all of them.
+        NGIT_HUNT_SYNCED_DELAY_MS => hunt_synced_delay: Duration = "500" in 0..=3_600_000;
+
+        /// The pause after the first attempt that left something missing; each further one
+        /// doubles it. A new event begins anew.
+        NGIT_HUNT_BASE_BACKOFF_SECS => hunt_base_backoff: Duration = "20" in 1..=DAY;
+
+        /// The longest pause between two attempts.
+        NGIT_HUNT_MAX_BACKOFF_SECS => hunt_max_backoff: Duration = "120" in 1..=30 * DAY;
+
+        /// Fetches from one domain at once. A domain is a host and its port.
+        NGIT_SYNC_DOMAIN_CONCURRENT => sync_domain_concurrent: u32 = "5" in 1..=1_000;
+
+        /// Fetches from one domain in any 60 seconds.
+        NGIT_SYNC_DOMAIN_RATE_LIMIT => sync_domain_rate_limit: u32 = "30" in 1..=10_000;
+
+        /// Domains with limits of their own: how many at once, and how many in a minute.
+        NGIT_SYNC_DOMAIN_OVERRIDES => sync_domain_overrides: DomainOverrides = "";
+
+        /// Fetches at once, from all domains together.
+        NGIT_HUNT_CONCURRENT => hunt_concurrent: usize = "16" in 1..=1_000;
+
+        /// When a server sends nothing for this long, the next one is asked beside it.
+        NGIT_HUNT_HEDGE_MS => hunt_hedge: Duration = "5000" in 1..=3_600_000;
+
+        /// How long a domain is left alone after its second failure in a row; each further one
+        /// doubles it, a success ends it.
+        NGIT_HUNT_BASE_REST_SECS => hunt_base_rest: Duration = "30" in 1..=DAY;
+
+        /// The longest that a domain is left alone. Longer than NGIT_PURGATORY_EXPIRY_SECS means
+        /// that events expire before it is asked again.
+        NGIT_HUNT_MAX_REST_SECS => hunt_max_rest: Duration = "900" in 1..=30 * DAY;
+
+        /// How long nothing is fetched when the disk has less than NGIT_MIN_FREE_BYTES left.
+        NGIT_HUNT_DISK_PAUSE_SECS => hunt_disk_pause: Duration = "60" in 1..=DAY;
+
+        /// What one fetch may bring. A larger history comes in several.
+        NGIT_HUNT_FETCH_BYTES => hunt_fetch_bytes: ByteSize = "256MiB" in MIB..=1024 * GIB;
+
+        /// The longest that one fetch may take.
+        NGIT_HUNT_FETCH_TIMEOUT_SECS => hunt_fetch_timeout: Duration = "600" in 1..=DAY;
+
+        /// How long another git server's name may take to be looked up, and then a connection to it.
+        NGIT_HUNT_CONNECT_TIMEOUT_SECS => hunt_connect_timeout: Duration = "10" in 1..=600;
+
+        /// How long a server may take to tell its refs, and then to begin with its pack.
+        NGIT_HUNT_PATIENCE_SECS => hunt_patience: Duration = "90" in 1..=3_600;
+
+        /// A server that brings less of a pack than this in NGIT_HUNT_LOW_SPEED_SECS is too slow,
+        /// and the fetch ends; 0 means never.
+        NGIT_HUNT_LOW_SPEED_BYTES => hunt_low_speed_bytes: ByteSize = "30KiB" in 0..=GIB;
+
+        /// The time in which NGIT_HUNT_LOW_SPEED_BYTES must come.
+        NGIT_HUNT_LOW_SPEED_SECS => hunt_low_speed: Duration = "30" in 1..=3_600;
+
+        /// The size on disk of all repositories of one owner from which nothing more is fetched
+        /// for them; 0 means no limit. Each has its own in NGIT_MAX_REPOSITORY_BYTES.
+        NGIT_HUNT_MAX_OWNER_BYTES => hunt_max_owner_bytes: ByteSize
+            = "50GiB" in 0..=1024 * 1024 * GIB;
+
+        /// Git servers that may be on a private network, as a host and its port.
+        NGIT_HUNT_TRUSTED_DOMAINS => hunt_trusted_domains: Vec<GitDomain> = "";
+
+        /// Repositories that lack git data at once, at about 1.1 kB each.
+        NGIT_HUNT_MAX_REPOSITORIES => hunt_max_repositories: usize = "50000" in 1..=10_000_000;
+
+        /// Domains that are kept in mind, at about 0.7 kB each.
+        NGIT_HUNT_MAX_DOMAINS => hunt_max_domains: usize = "10000" in 100..=1_000_000;
     }
 
     "Events" {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use grasp_core::backoff::Backoff;
 use grasp_core::{Service, SyncLimits};
 
-use super::Config;
+use super::{Config, out_of_order};
 
 /// The core hears of a connection that took too long from whoever dials, and only if that fails
 /// as well from its own clock.
@@ -63,14 +63,14 @@ impl Config {
     pub(super) fn sync_contradictions(&self) -> Vec<String> {
         let seconds = |value: Duration| value.as_secs();
         let pairs = [
-            (
+            [
                 (
                     "NGIT_SYNC_BASE_BACKOFF_SECS",
                     seconds(self.sync_base_backoff),
                 ),
                 ("NGIT_SYNC_MAX_BACKOFF_SECS", seconds(self.sync_max_backoff)),
-            ),
-            (
+            ],
+            [
                 (
                     "NGIT_SYNC_REFUSAL_RETRY_SECS",
                     seconds(self.sync_refusal_retry),
@@ -79,32 +79,26 @@ impl Config {
                     "NGIT_SYNC_MAX_REFUSAL_RETRY_SECS",
                     seconds(self.sync_max_refusal_retry),
                 ),
-            ),
-            (
+            ],
+            [
                 ("NGIT_SYNC_FULL_MIN_SECS", seconds(self.sync_full_min)),
                 ("NGIT_SYNC_FULL_MAX_SECS", seconds(self.sync_full_max)),
-            ),
-            (
+            ],
+            [
                 ("NGIT_SYNC_QUIET_MS", self.sync_quiet.as_millis() as u64),
                 (
                     "NGIT_SYNC_BATCH_WINDOW_MS",
                     self.sync_batch_window.as_millis() as u64,
                 ),
-            ),
-            (
+            ],
+            [
                 ("NGIT_SYNC_MAX_RELAYS", self.sync_max_relays as u64),
                 (
                     "NGIT_SYNC_MAX_RELAYS_KNOWN",
                     self.sync_max_relays_known as u64,
                 ),
-            ),
+            ],
         ];
-        let more = pairs
-            .into_iter()
-            .filter(|((_, less), (_, more))| less > more);
-        let lines = more.map(|((small, less), (large, more))| {
-            format!("{small} ({less}) must not be more than {large} ({more})")
-        });
         let ours = self.sync_bootstrap_relays.iter().filter(|url| {
             let bound = Service::of_url(&format!("ws://{}", self.bind_address));
             self.service().is_at(url) || bound.is_some_and(|bound| bound.is_at(url))
@@ -112,7 +106,7 @@ impl Config {
         let ours = ours.map(|url| {
             format!("NGIT_SYNC_BOOTSTRAP_RELAY_URL: {url} is the address of this server itself")
         });
-        lines.chain(ours).collect()
+        out_of_order(pairs).chain(ours).collect()
     }
 }
 
