@@ -305,6 +305,10 @@ impl Core {
         }
     }
 
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -24,6 +24,20 @@ pub struct HuntStatus {
     pub domains: Vec<DomainHunt>,
 }
 
+/// What all repositories come to, told without a look at their servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HuntTotals {
+    pub enabled: bool,
+    /// Our disk is nearly full: nothing is fetched for so long.
+    pub paused_secs: Option<u64>,
+    pub in_flight: usize,
+    /// Repositories and domains that would be asked if more fetches were allowed.
+    pub in_line: usize,
+    pub repositories: usize,
+    /// Objects that were missing when they were counted last.
+    pub missing: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepoHunt {
     #[serde(skip)]
@@ -85,6 +99,37 @@ impl Hunt {
             repositories,
             domains: self.domains(now),
         }
+    }
+
+    pub fn totals(&self, now: Mono) -> HuntTotals {
+        let missing = self.queue.iter().map(|(_, quarry)| quarry.missing);
+        HuntTotals {
+            enabled: self.limits.enabled,
+            paused_secs: self.paused.map(|until| until.since(now).as_secs()),
+            in_flight: self.flights.len(),
+            in_line: self.line.len(),
+            repositories: self.queue.len(),
+            missing: missing.map(u64::from).sum(),
+        }
+    }
+
+    /// Those that have waited longest, at most so many.
+    pub fn longest(&self, most: usize, now: Mono) -> Vec<RepoHunt> {
+        let all = self.queue.iter();
+        let mut all: Vec<(Mono, &RepoId, &Quarry)> = all
+            .map(|(repo, quarry)| (quarry.since, repo, quarry))
+            .collect();
+        let older = |one: &(Mono, &RepoId, _), other: &(Mono, &RepoId, _)| {
+            (one.0, one.1).cmp(&(other.0, other.1))
+        };
+        if most < all.len() {
+            all.select_nth_unstable_by(most, older);
+            all.truncate(most);
+        }
+        all.sort_unstable_by(older);
+        let all = all.into_iter();
+        all.map(|(_, repo, quarry)| repo_status(repo, quarry, now))
+            .collect()
     }
 
     /// Domains about which there is something to say, in a stable order.

@@ -202,3 +202,28 @@ fn a_restart_begins_anew() {
     field.pass(SECOND);
     assert_eq!(field.released_at(1), Some(600));
 }
+
+#[test]
+fn those_that_have_waited_longest_are_told_first_and_all_are_counted() {
+    let mut field = Field::new();
+    for n in 0..5 {
+        field.hold(&repo(9 - n), n, &THREE, Source::User);
+        field.pass(SECOND);
+    }
+    let waits = |most| {
+        let told = field.hunt.longest(most, field.clock());
+        told.iter()
+            .map(|told| told.waiting_secs)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(waits(2), [5, 4]);
+    assert_eq!(waits(50), [5, 4, 3, 2, 1]);
+    assert_eq!(field.hunt.longest(1, field.clock())[0].id, repo(9));
+    let (totals, status) = (
+        field.hunt.totals(field.clock()),
+        field.hunt.status(field.clock()),
+    );
+    assert_eq!(totals.repositories, status.repositories.len());
+    assert_eq!(totals.in_flight, status.in_flight);
+    assert!(totals.enabled && totals.paused_secs.is_none());
+}
