@@ -1,6 +1,7 @@
 //! What the operator can watch. Every label set is closed or bounded, so that strangers cannot
 //! grow it.
 
+mod hunt;
 mod sync;
 
 use prometheus::{
@@ -8,10 +9,12 @@ use prometheus::{
     TextEncoder,
 };
 
+pub use self::hunt::{Ended, HuntMetrics};
 pub use self::sync::SyncMetrics;
 
 pub struct Metrics {
     registry: Registry,
+    pub hunt: HuntMetrics,
     pub sync: SyncMetrics,
     pub connections: IntGauge,
     pub subscriptions: IntGauge,
@@ -65,6 +68,7 @@ impl Metrics {
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Ok(Self {
+            hunt: HuntMetrics::new(&make)?,
             sync: SyncMetrics::new(&make)?,
             connections: make.gauge("ngit_connections", "Open websocket connections")?,
             subscriptions: make.gauge("ngit_subscriptions", "Open subscriptions")?,

@@ -1,6 +1,8 @@
 //! What sync has to tell becomes lines of the log and metrics. A relay that gives cause for many
 //! lines gets a few in a minute, then one that counts the rest.
 
+mod hunt;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use grasp_core::sync::{Note, Source, Status};
 use grasp_core::{EventId, RelayUrl, SyncLimits};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use self::hunt::HuntNotes;
 use crate::metrics::Metrics;
 
 /// Lines on one matter of one relay.

@@ -17,7 +17,7 @@ use crate::fetch::Fetcher;
 use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
 use crate::metrics::Metrics;
-use crate::notes::Notes;
+use crate::notes::{HuntNotes, Notes};
 use crate::relay::live;
 use crate::remote::Remotes;
 use crate::writer::{self, Order};
@@ -58,6 +58,7 @@ pub struct Performer {
     fetcher: Fetcher,
     metrics: Arc<Metrics>,
     notes: Notes,
+    hunt_notes: HuntNotes,
     held_for: Duration,
     waiting: FxHashMap<Ticket, Waiting>,
     pushes: FxHashMap<PushId, PushReply>,
@@ -90,6 +91,7 @@ impl Performer {
             remotes,
             fetcher,
             notes: Notes::new(Arc::clone(&metrics), &limits.sync),
+            hunt_notes: HuntNotes::new(Arc::clone(&metrics)),
             metrics,
             held_for: limits.held_for,
             waiting: FxHashMap::default(),
@@ -124,10 +126,10 @@ impl Performer {
             Effect::Sweep { until } => self.writer.sweep(until),
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
             Effect::Noted(note) => self.notes.take(note, Instant::now()),
+            Effect::Hunted(note) => self.hunt_notes.take(note, Instant::now()),
             Effect::Remote { relay, conn, ask } => self.remotes.perform(relay, conn, ask),
             Effect::Fetch { fetch, ask } => self.fetcher.start(fetch, ask),
             Effect::StopFetch(fetch) => self.fetcher.stop(fetch),
-            Effect::Hunted(note) => tracing::debug!(?note, "hunt"),
         }
     }
 
@@ -150,6 +152,9 @@ impl Performer {
             self.metrics.set_repositories(name, count);
         }
         self.notes.show(&core.sync().status(now), Instant::now());
+        let hunt = core.hunt();
+        let (totals, domains) = (hunt.totals(now.mono), hunt.domains(now.mono));
+        self.hunt_notes.show(&totals, &domains, Instant::now());
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {

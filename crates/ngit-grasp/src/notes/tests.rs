@@ -10,10 +10,10 @@ use super::*;
 
 /// What a test's own thread logs.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(in crate::notes) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn of(run: impl FnOnce()) -> Vec<String> {
+    pub(in crate::notes) fn of(run: impl FnOnce()) -> Vec<String> {
         let log = Self::default();
         let lines = log.clone();
         let subscriber = tracing_subscriber::fmt()
