@@ -1,6 +1,8 @@
 //! How the server stands: `GET /api/status` tells it as JSON, and `ngit-grasp status` asks there
 //! and prints it for people.
 
+mod hunt;
+
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -12,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+pub use self::hunt::{HeldEvent, HuntReport};
 use crate::config::Config;
 use crate::driver;
 use crate::inspect::span;
@@ -22,7 +25,7 @@ use crate::perform::held_kind;
 const FRESH: Duration = Duration::from_millis(250);
 /// The longest that the driver or a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Two thousand relays at a kilobyte each, and then some.
+/// Two thousand relays at a kilobyte each, what the hunt tells, and then some.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, Serialize)]
@@ -33,6 +36,7 @@ pub struct Report {
     /// Events that wait for their git data, by kind.
     pub held: BTreeMap<&'static str, usize>,
     pub sync: Status,
+    pub hunt: HuntReport,
 }
 
 impl Report {
@@ -47,6 +51,7 @@ impl Report {
             now: now.unix,
             held,
             sync: core.sync().status(now),
+            hunt: HuntReport::of(core, now),
         }
     }
 }
@@ -141,7 +146,8 @@ const COLUMNS: [&str; 12] = [
     "LAG", "NEXT",
 ];
 
-/// For people: a line for each relay, those of the operator with a star, and one for all.
+/// For people: a line for each relay, those of the operator with a star, and one for all; then the
+/// hunt for git data.
 fn render(report: &Value) -> String {
     let sync = &report["sync"];
     let now = count(report, "/now");
@@ -178,6 +184,10 @@ fn render(report: &Value) -> String {
         word(report, "/version"),
         span(count(report, "/uptime_secs")),
     ));
+    if let Some(hunt) = report.get("hunt") {
+        text.push('\n');
+        text.push_str(&hunt::render(hunt));
+    }
     text
 }
 
@@ -220,8 +230,8 @@ fn next(next: &Value, now: u64) -> String {
 }
 
 /// Columns as wide as their widest text.
-fn table(rows: &[[String; COLUMNS.len()]]) -> String {
-    let mut widths = [0; COLUMNS.len()];
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
     for row in rows {
         for (width, text) in widths.iter_mut().zip(row) {
             *width = text.chars().count().max(*width);

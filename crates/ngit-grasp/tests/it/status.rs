@@ -21,6 +21,11 @@ fn the_status_is_told_to_pages_of_any_origin() {
     assert!(status["held"].is_object(), "{status}");
     assert_eq!(status["sync"]["relays_tracked"], 0);
     assert_eq!(status["sync"]["relays"], json!([]));
+    let hunt = &status["hunt"];
+    assert_eq!(hunt["enabled"], true, "{status}");
+    for list in ["held", "repositories", "domains"] {
+        assert!(hunt[list].is_array(), "{list}: {status}");
+    }
 }
 
 #[test]
