@@ -1,8 +1,9 @@
 //! How the server stands, as JSON over HTTP and as a table for people.
 
-use testkit::{Rogue, Value, json};
+use testkit::{Client, Project, Rogue, Value, json, now};
 
-use crate::support::{eventually, get, metric, relay, run, start};
+use crate::hosted::{grasp, held};
+use crate::support::{author, eventually, get, metric, relay, run, start};
 
 fn told(body: &str) -> Value {
     serde_json::from_str(body).expect("a status is JSON")
@@ -93,6 +94,47 @@ async fn a_relay_that_is_connected_is_shown_everywhere() {
     eventually("the metrics show it, too", || async {
         metric(&server, &connected) == 1.0
             && metric(&server, "ngit_sync_relays_tracked_total") == 1.0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_waits_for_its_push_is_shown_with_what_it_needs() {
+    let server = grasp();
+    let project = Project::new(&author(), "waiting");
+    let mut client = Client::connect(&server.ws_url()).await;
+    held(&mut client, &project.announcement(now())).await;
+    let commit = "0123456789012345678901234567890123456789";
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", commit)]);
+    held(&mut client, &state).await;
+    // What was told a moment ago may be told again.
+    eventually("the state is shown", || async {
+        let status = told(&get(server.addr(), "/api/status").body);
+        let hunt = &status["hunt"];
+        let events = hunt["held"].as_array().cloned().unwrap_or_default();
+        let event = events.iter().find(|event| event["kind"] == "state");
+        let repo = &hunt["repositories"][0];
+        event.is_some_and(|event| {
+            event["id"] == state.id.to_string()
+                && event["objects"] == json!([commit])
+                && event["repositories"][0] == repo["repository"]
+        }) && repo["state"] == "waiting"
+            && repo["next_secs"].as_u64().is_some_and(|secs| secs <= 180)
+            && hunt["repositories_waiting"] == 1
+            && hunt["events_held"] == 2
+    })
+    .await;
+    let address = server.addr().to_string();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    assert!(ran.stdout.contains("1 repositories lack"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("git data (1 objects)"),
+        "{}",
+        ran.stdout
+    );
+    eventually("the metrics show it, too", || async {
+        metric(&server, "ngit_purgatory_sync_queue_size") == 1.0
     })
     .await;
 }
