@@ -229,6 +229,14 @@ fn log_start(config: &Config, store: &Store, identity: &Identity) {
         let backend = config.database_backend;
         tracing::info!(events = stats.events, ?backend, path = %config.relay_data_path.display(), "store open");
     }
+    if config.hunt_enabled {
+        let (at_once, per_minute) = (config.sync_domain_concurrent, config.sync_domain_rate_limit);
+        tracing::info!(
+            at_once,
+            per_minute,
+            "git data that events wait for is fetched from other servers"
+        );
+    }
     tracing::info!("public address {}", config.public_ws_url());
     tracing::info!("listening on http://{}", config.bind_address);
 }

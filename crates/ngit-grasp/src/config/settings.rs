@@ -193,11 +193,13 @@ settings! {
         /// The largest pack of one push.
         NGIT_MAX_PUSH_BYTES => max_push_bytes: ByteSize = "2GiB" in MIB..=1024 * GIB;
 
-        /// The size on disk from which a repository takes no more pushes. Pull requests fill four
-        /// fifths of it at most, and what is pushed before its event three.
+        /// The size on disk from which a repository takes no more pushes. Pull requests, and what
+        /// is fetched from other servers, fill four fifths of it at most, and what is pushed before
+        /// its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
-        /// What stays free on the disk of the git data: with less, pushes are refused.
+        /// What stays free on the disk of the git data: with less, pushes are refused, and nothing
+        /// is fetched from other servers.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
         /// Fetches and pushes worked on at once; more are told to come back.
@@ -238,8 +240,8 @@ settings! {
         /// Serve counters for Prometheus at /metrics.
         NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
 
-        /// Tell at /api/status how sync stands, with the addresses of other relays. The command
-        /// `ngit-grasp status` asks there, too.
+        /// Tell at /api/status how sync and the hunt for git data stand, with the addresses of
+        /// other relays and git servers. The command `ngit-grasp status` asks there, too.
         NGIT_STATUS_ENABLED => status_enabled: bool = "true";
     }
 
