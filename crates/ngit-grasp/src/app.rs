@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grasp_git::fetch::FetchLimits;
 use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,7 +13,6 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
 use crate::engine::{Engine, EngineError, Outside};
-use crate::fetch;
 use crate::hosting::Repositories;
 use crate::http::git::GitSite;
 use crate::http::git::room::Rooms;
@@ -95,7 +93,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     let rooms = Arc::new(Rooms::of(&config));
     let outside = Outside {
         relays: remote_options(&config, &identity, &instance),
-        git: fetch_options(&config),
+        git: config.fetch_options(),
         rooms: Arc::clone(&rooms),
     };
     let policy = config.policy();
@@ -165,16 +163,6 @@ fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remot
         beat: remote::BEAT,
         signer: Signer::new(config.sync_auth, identity.secret()),
         instance: instance.to_owned(),
-    }
-}
-
-fn fetch_options(config: &Config) -> fetch::Options {
-    fetch::Options {
-        allow_private: config.allow_private_addresses,
-        trusted: Vec::new(),
-        connect_timeout: config.sync_connect_timeout,
-        limits: FetchLimits::default(),
-        max_owner_bytes: None,
     }
 }
 
