@@ -1,8 +1,9 @@
 //! How the server stands, as JSON over HTTP and as a table for people.
 
-use testkit::{Client, Project, Rogue, Value, json, now};
+use testkit::grasp::DOMAIN;
+use testkit::{Client, GitFault, GitHost, Project, Rogue, Value, WorkTree, json, now};
 
-use crate::hosted::{grasp, held};
+use crate::hosted::{await_served, grasp, grasp_with, held};
 use crate::support::{author, eventually, get, metric, relay, run, start};
 
 fn told(body: &str) -> Value {
@@ -137,4 +138,55 @@ async fn an_event_that_waits_for_its_push_is_shown_with_what_it_needs() {
         metric(&server, "ngit_purgatory_sync_queue_size") == 1.0
     })
     .await;
+}
+
+/// A git server that the operator knows fails at first, and has the data then.
+#[tokio::test(flavor = "multi_thread")]
+async fn whom_data_was_looked_for_at_and_why_it_did_not_come_is_shown() {
+    let host = GitHost::start(&[GitFault::Status(500)]).await;
+    let domain = host.addr().to_string();
+    let server = grasp_with(&[
+        ("NGIT_HUNT_TRUSTED_DOMAINS", &domain),
+        ("NGIT_HUNT_USER_DELAY_SECS", "0"),
+        ("NGIT_HUNT_BASE_BACKOFF_SECS", "1"),
+        ("NGIT_HUNT_MAX_BACKOFF_SECS", "1"),
+        ("NGIT_HUNT_BASE_REST_SECS", "1"),
+        ("NGIT_HUNT_MAX_REST_SECS", "1"),
+    ]);
+    let (project, tree) = (Project::new(&author(), "elsewhere"), WorkTree::new());
+    let commit = tree.commit("README", b"elsewhere");
+    let mut client = Client::connect(&server.ws_url()).await;
+    let hosts = [DOMAIN.to_owned(), domain.clone()];
+    held(&mut client, &project.announcement_at(now(), &hosts, &[])).await;
+    let state = project.state(&project.owner, now(), &[("refs/heads/main", &commit)]);
+    held(&mut client, &state).await;
+    let name = format!("{}/elsewhere.git", project.owner.npub());
+    eventually("the server and its failure are shown", || async {
+        let status = told(&get(server.addr(), "/api/status").body);
+        let repo = &status["hunt"]["repositories"][0];
+        let tried = &repo["servers"][0];
+        let health = &status["hunt"]["domains"][0];
+        tried["url"] == host.url(&name)
+            && tried["last"]["end"] == "failed"
+            && repo["missing"] == 1
+            && health["domain"] == domain.as_str()
+            && health["failures"]
+                .as_u64()
+                .is_some_and(|failures| failures > 0)
+    })
+    .await;
+    server.wait_for_log("Failed to fetch OIDs");
+    host.publish(&name, &tree, &["main:refs/heads/main"]);
+    host.behave(&[]);
+    await_served(&mut client, &state, true, "its data is there now").await;
+    eventually("the metrics tell the story", || async {
+        let failed = metric(&server, r#"ngit_hunt_fetches_total{end="failed"}"#);
+        let requests = format!("ngit_purgatory_domain_requests_total{{domain=\"{domain}\"}}");
+        failed >= 1.0
+            && metric(&server, &requests) > failed
+            && metric(&server, "ngit_purgatory_sync_oids_fetched_total") == 1.0
+            && metric(&server, "ngit_purgatory_sync_queue_size") == 0.0
+    })
+    .await;
+    server.wait_for_log("removed from sync queue");
 }
