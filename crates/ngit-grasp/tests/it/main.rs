@@ -22,6 +22,7 @@ mod hosting;
 mod http;
 mod lifecycle;
 mod limits;
+mod mirror;
 mod network;
 mod ngit_client;
 mod nip01;
