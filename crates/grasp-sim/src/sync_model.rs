@@ -36,8 +36,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) calm_at: std::time::Duration,
     pub(crate) relays_per_repository: usize,
     pub(crate) bootstrap: usize,
-    /// So few events are remembered that some are forgotten that came too early; they come when
-    /// everything is compared.
+    /// So few events are remembered that some are forgotten that came too early, and not missed
+    /// when their time has come.
     pub(crate) forgets: bool,
     /// So few events of a key may wait that they take turns, each for half an hour.
     pub(crate) take_turns: bool,
@@ -69,9 +69,8 @@ impl Expected<'_> {
 
     fn counts(&self, relay: &Relay) -> bool {
         match self.since {
-            Since::Storm => {
-                relay.traits.is_prompt() && relay.away_until <= self.calm_at && !self.forgets
-            }
+            _ if self.forgets => false,
+            Since::Storm => relay.traits.is_prompt() && relay.away_until <= self.calm_at,
             Since::Day => relay.traits.is_honest(),
         }
     }

@@ -51,15 +51,24 @@ pub enum Outcome {
     NotNow,
 }
 
-/// Events that could not be taken for a reason that passes.
+/// Events that could not be taken, or not be asked for, for a reason that passes; with the relay
+/// that brought them.
 #[derive(Debug, Default)]
 pub struct Later {
-    due: BTreeMap<(Mono, EventId), RelayNo>,
+    due: BTreeMap<(Mono, EventId), Option<RelayNo>>,
     tries: FxHashMap<EventId, u32>,
+    /// Those that there was no room for in this turn.
+    unasked: Vec<EventId>,
 }
 
 impl Later {
-    fn add(&mut self, id: EventId, relay: RelayNo, now: Mono, limits: &SyncLimits) -> Option<Mono> {
+    fn add(
+        &mut self,
+        id: EventId,
+        relay: Option<RelayNo>,
+        now: Mono,
+        limits: &SyncLimits,
+    ) -> Option<Mono> {
         if self.due.len() >= MAX_LATER {
             return None;
         }
@@ -77,7 +86,7 @@ impl Later {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn take(&mut self, now: Mono) -> Option<(EventId, RelayNo)> {
+    fn take(&mut self, now: Mono) -> Option<(EventId, Option<RelayNo>)> {
         let at = self.next()?;
         if at > now {
             return None;
@@ -148,10 +157,7 @@ impl Sync {
                 self.memo.note_shown(event.id, from.relay);
             }
             Outcome::NotNow => {
-                let at = self.later.add(event.id, from.relay, now.mono, &self.limits);
-                if let Some(at) = at {
-                    self.agenda.add(at, Timer::Later);
-                }
+                self.put_off(event.id, Some(from.relay), now);
             }
         }
         self.came(&event.id, now);
@@ -297,6 +303,7 @@ impl Sync {
                 }
                 // If it does not deliver, others may.
                 self.ask_around(id);
+                self.note_unasked(id);
             }
             // Nobody knows who has it: announcements and states are compared anew from there on.
             None if row.announcement => {
@@ -309,7 +316,29 @@ impl Sync {
                     self.again.insert(relay);
                 }
             }
-            None => self.ask_around(id),
+            None => {
+                self.ask_around(id);
+                self.note_unasked(id);
+            }
+        }
+    }
+
+    fn note_unasked(&mut self, id: EventId) {
+        if !self.downloads.is_wanted(&id) && self.later.unasked.len() < MAX_RECALLED {
+            self.later.unasked.push(id);
+        }
+    }
+
+    /// At the end of a turn: what there was no room for is asked for later.
+    pub(super) fn put_off_unasked(&mut self, now: Now) {
+        for id in std::mem::take(&mut self.later.unasked) {
+            self.put_off(id, None, now);
+        }
+    }
+
+    fn put_off(&mut self, id: EventId, relay: Option<RelayNo>, now: Now) {
+        if let Some(at) = self.later.add(id, relay, now.mono, &self.limits) {
+            self.agenda.add(at, Timer::Later);
         }
     }
 
@@ -350,17 +379,25 @@ impl Sync {
 
     pub(super) fn ask_later(&mut self, now: Now, here: &dyn Here) {
         while let Some((id, relay)) = self.later.take(now.mono) {
-            let up = self.peers.get(&relay).is_some_and(|peer| peer.link.is_up());
             if here.has(&id) {
                 self.later.forget(&id);
-            } else if self.is_fetched(relay, &id) {
-                self.later.add(id, relay, now.mono, &self.limits);
-            } else {
-                if up && self.downloads.need(relay, NOBODY, id) {
-                    self.again.insert(relay);
-                }
-                // If it does not deliver, others may.
-                self.ask_around(id);
+                continue;
+            }
+            if relay.is_some_and(|relay| self.is_fetched(relay, &id)) {
+                self.put_off(id, relay, now);
+                continue;
+            }
+            let is_up =
+                |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
+            if let Some(relay) = relay.filter(is_up)
+                && self.downloads.need(relay, NOBODY, id)
+            {
+                self.again.insert(relay);
+            }
+            // If it does not deliver, others may.
+            self.ask_around(id);
+            if !self.downloads.is_wanted(&id) {
+                self.put_off(id, relay, now);
             }
         }
         if let Some(at) = self.later.next() {

@@ -77,6 +77,11 @@ impl Downloads {
         self.wants.is_empty()
     }
 
+    /// It is asked for, or will be.
+    pub fn is_wanted(&self, id: &EventId) -> bool {
+        self.wants.contains_key(id)
+    }
+
     /// More of this relay would not be taken: no relay fills the place of all.
     pub fn is_full(&self, relay: RelayNo) -> bool {
         let named = self.named.get(&relay).copied().unwrap_or_default();

@@ -119,6 +119,7 @@ impl Sync {
     }
 
     fn on_eose(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool, now: Now) {
+        self.answered(relay, no);
         let deadline = now.mono + self.limits.request_timeout;
         let is_open = |sub: &&mut Sub| sub.sent.is_none() && !sub.ended;
         let Some(sub) = self.sub(relay, no).filter(is_open) else {

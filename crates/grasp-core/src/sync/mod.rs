@@ -268,6 +268,7 @@ impl Sync {
                 break;
             }
         }
+        self.put_off_unasked(now);
         self.remind_of_news(now.mono);
         self.remind_to_save(now);
     }

@@ -283,9 +283,7 @@ impl Sync {
         };
         sub.ended = true;
         sub.deadline = None;
-        let batch = sub.batch();
-        self.answered(relay, no);
-        if let Some(no) = batch
+        if let Some(no) = sub.batch()
             && let Some(batch) = self.batch_mut(relay, no)
         {
             batch.running -= 1;

@@ -130,7 +130,7 @@ impl Sync {
         };
         let lately = session.looked.is_some_and(|at| now.mono < at + REPACK);
         let unanswered = session.subs.values().any(|sub| sub.is_live() && !sub.ended);
-        if lately && !full || unanswered {
+        if lately && !full || unanswered || session.outgoing.is_some() {
             return false;
         }
         session.looked = Some(now.mono);
