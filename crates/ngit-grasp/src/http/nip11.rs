@@ -8,7 +8,7 @@ use crate::relay::message::MAX_SUB_ID;
 
 pub(super) const SUPPORTED_NIPS: &[u16] = &[1, 9, 11, 22, 34, 40, 42, 45, 62, 67, 70, 77];
 
-pub(super) const SUPPORTED_GRASPS: &[&str] = &["GRASP-01"];
+pub(super) const SUPPORTED_GRASPS: &[&str] = &["GRASP-01", "GRASP-02"];
 
 /// In words, from the settings that are enforced.
 pub(super) fn acceptance(config: &Config) -> String {
