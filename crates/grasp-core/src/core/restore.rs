@@ -229,7 +229,8 @@ impl Core {
         for (id, tip) in tips {
             self.tips_at.entry(id).or_default().insert(repo.clone());
             // It is being set to what it should be, perhaps.
-            if self.landing.contains_key(&id) {
+            let landing = self.landing.get(&id);
+            if landing.is_some_and(|landing| landing.touches(repo)) {
                 if self.tip_of(&id, facts) != Tip::At(tip) {
                     self.retry_later(Again::Check(repo.clone()));
                 }
