@@ -2,7 +2,8 @@
 //! effects, and what it brings is released like what is pushed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
 
 use super::lost::{Lost, objects_of};
 use super::{Core, Effect};
@@ -38,6 +39,8 @@ struct Lacking<'a> {
     registry: &'a Registry,
     purgatory: &'a Purgatory,
     lost: &'a Lost,
+    /// Events that no repository here can serve.
+    hidden: &'a FxHashSet<EventId>,
     sought: &'a Sought,
     facts: &'a dyn Facts,
     now: Timestamp,
@@ -49,6 +52,19 @@ impl Core {
         let needs = self.purgatory.get(id).map(|held| held.needs.clone());
         for repo in needs.map_or_else(Vec::new, |needs| self.grounds_of(&needs)) {
             self.hunt.expect(&repo, source, self.now.mono);
+        }
+    }
+
+    /// Something is missing for a held event, perhaps in another repository than before: who is
+    /// hosted, and who may sign, changes.
+    pub(super) fn go_on_expecting(&mut self, id: &EventId) {
+        let Some(held) = self.purgatory.get(id) else {
+            return;
+        };
+        let mut repos = self.grounds_of(&held.needs);
+        repos.retain(|repo| !held.landed_in.contains(repo) && !self.hunt.is_after(repo));
+        for repo in repos {
+            self.hunt.expect(&repo, Source::Synced, self.now.mono);
         }
     }
 
@@ -170,6 +186,7 @@ impl Core {
             registry: &self.registry,
             purgatory: &self.purgatory,
             lost: &self.lost,
+            hidden: &self.hidden,
             sought: &self.sought,
             facts,
             now: self.now.unix,
@@ -211,6 +228,7 @@ impl Lacking<'_> {
                     None => targets.objects(),
                 }
             }
+            Needs::Tip { .. } if held.landed_in.contains(repo) => return None,
             Needs::Tip { tip, .. } => vec![*tip],
             _ => return None,
         };
@@ -219,14 +237,18 @@ impl Lacking<'_> {
 
     /// Events that are served and whose objects are not here, or not any more.
     fn served_needs(&self, repo: &RepoId) -> Vec<Need> {
+        let lost = self.lost.in_repo(repo);
+        let lost = lost.filter(|(id, _)| self.hidden.contains(*id));
+        let lost = lost.filter_map(|(id, objects)| {
+            let event = self.facts.event(id)?;
+            Some(self.need(repo, &event, objects.to_vec()))
+        });
         let absent = self.sought.absent.get(repo).into_iter().flatten();
-        let ids: BTreeSet<&EventId> = self.lost.in_repo(repo).chain(absent).collect();
-        let events = ids.into_iter().filter_map(|id| self.facts.event(id));
-        let need = |event: Arc<Event>| {
-            let objects = objects_of(&event);
-            self.need(repo, &event, objects)
-        };
-        events.map(need).collect()
+        let absent = absent.filter_map(|id| {
+            let event = self.facts.event(id)?;
+            Some(self.need(repo, &event, objects_of(&event)))
+        });
+        lost.chain(absent).collect()
     }
 
     fn need(&self, repo: &RepoId, event: &Event, objects: Vec<ObjectId>) -> Need {

@@ -160,6 +160,7 @@ impl Core {
                 self.do_landing(id, landing, tasks, facts);
             }
             Step::Sharing => {
+                self.note_landed(id, &landing);
                 self.settle_shared(&landing, facts);
                 let tasks = landing.settings();
                 landing.step = Step::Setting;
@@ -168,6 +169,15 @@ impl Core {
             Step::Setting => self.commit_landed(id, landing, facts),
             Step::Committing => self.after_landing(id, landing.again, facts),
         }
+    }
+
+    /// What need not be looked for elsewhere.
+    fn note_landed(&mut self, id: &EventId, landing: &Landing) {
+        let present = landing.repos.iter().filter(|place| place.present);
+        if let Some(held) = self.purgatory.get_mut(id) {
+            held.landed_in = present.map(|place| place.repo.clone()).collect();
+        }
+        self.go_on_expecting(id);
     }
 
     /// What was shared may complete a state, too.
@@ -280,6 +290,8 @@ impl Core {
         for (id, kind) in ids.iter().zip(kinds) {
             if kind == Some(ObjectKind::Commit) {
                 self.land(id, facts);
+            } else if let Some(held) = self.purgatory.get_mut(id) {
+                held.landed_in.retain(|landed| *landed != repo);
             }
         }
     }

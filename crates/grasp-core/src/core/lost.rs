@@ -16,33 +16,47 @@ use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{self, PullRequest, Rank, RepoId, State};
 
-/// Events whose objects no repository is known to have, about 500 bytes each: 50 MB.
+/// Events whose objects no repository is known to have, about 500 bytes each, and 20 for each
+/// object: 50 MB and more.
 const MAX_LOST: usize = 100_000;
 
 /// What is not found, and where not.
 #[derive(Debug, Default)]
 pub struct Lost {
     missing_in: FxHashMap<EventId, BTreeSet<RepoId>>,
-    events: FxHashMap<RepoId, BTreeSet<EventId>>,
+    /// Objects that were missing when somebody looked last.
+    events: FxHashMap<RepoId, BTreeMap<EventId, Arc<[ObjectId]>>>,
 }
 
 impl Lost {
     /// True if that was not known.
-    fn add(&mut self, id: EventId, repo: &RepoId) -> bool {
+    fn add(&mut self, id: EventId, repo: &RepoId, missing: Arc<[ObjectId]>) -> bool {
         if self.missing_in.len() >= MAX_LOST && !self.missing_in.contains_key(&id) {
             return false;
         }
-        self.events.entry(repo.clone()).or_default().insert(id);
+        let events = self.events.entry(repo.clone()).or_default();
+        events.insert(id, missing);
         self.missing_in.entry(id).or_default().insert(repo.clone())
     }
 
     fn forget(&mut self, id: &EventId) {
-        for repo in self.missing_in.remove(id).unwrap_or_default() {
-            if let Some(events) = self.events.get_mut(&repo) {
-                events.remove(id);
-                if events.is_empty() {
-                    self.events.remove(&repo);
-                }
+        for repo in self.missing_in.get(id).cloned().unwrap_or_default() {
+            self.forget_in(id, &repo);
+        }
+    }
+
+    /// It is not looked for in this repository any more.
+    fn forget_in(&mut self, id: &EventId, repo: &RepoId) {
+        if let Some(repos) = self.missing_in.get_mut(id) {
+            repos.remove(repo);
+            if repos.is_empty() {
+                self.missing_in.remove(id);
+            }
+        }
+        if let Some(events) = self.events.get_mut(repo) {
+            events.remove(id);
+            if events.is_empty() {
+                self.events.remove(repo);
             }
         }
     }
@@ -52,7 +66,7 @@ impl Lost {
         repos.is_some_and(|repos| repos.contains(repo))
     }
 
-    pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = &EventId> {
+    pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Arc<[ObjectId]>)> {
         self.events.get(repo).into_iter().flatten()
     }
 }
@@ -96,7 +110,7 @@ impl Core {
     /// New objects are in a repository: perhaps those that were lost.
     pub(super) fn look_for_lost(&mut self, repo: &RepoId, facts: &dyn Facts) {
         let ids = self.lost.in_repo(repo);
-        let events: Vec<Arc<Event>> = ids.filter_map(|id| facts.event(id)).collect();
+        let events: Vec<Arc<Event>> = ids.filter_map(|(id, _)| facts.event(id)).collect();
         if !events.is_empty() {
             self.ask_for(repo, events, None);
         }
@@ -172,13 +186,16 @@ impl Core {
         for (event, objects) in &promises.events {
             // Its author may have lost the word here.
             if !self.served_from(event, facts).contains(repo) {
+                self.lost.forget_in(&event.id, repo);
                 continue;
             }
             let at = self.tips_at.get(&event.id);
             let has_tip = at.is_some_and(|repos| repos.contains(repo));
-            if objects.iter().any(|id| missing.contains(id)) {
+            let lacking = objects.iter().filter(|id| missing.contains(id));
+            let lacking: Arc<[ObjectId]> = lacking.copied().collect();
+            if !lacking.is_empty() {
                 gone.extend(has_tip.then_some(event.id));
-                self.on_missing(repo, event, facts);
+                self.on_missing(repo, event, lacking, facts);
             } else {
                 found.extend((!has_tip).then_some(event.id));
                 self.on_found(repo, event);
@@ -191,7 +208,13 @@ impl Core {
         self.set_tips_again(repo, found, facts);
     }
 
-    fn on_missing(&mut self, repo: &RepoId, event: &Event, facts: &dyn Facts) {
+    fn on_missing(
+        &mut self,
+        repo: &RepoId,
+        event: &Event,
+        lacking: Arc<[ObjectId]>,
+        facts: &dyn Facts,
+    ) {
         let id = event.id;
         if facts.kind_of(&id).is_none() {
             self.hidden.remove(&id);
@@ -204,14 +227,15 @@ impl Core {
         if elsewhere {
             return self.seek_tip(repo, id);
         }
-        let is_news = self.lost.add(id, repo);
-        if is_news {
-            self.seek(repo);
-        }
+        let is_news = self.lost.add(id, repo, lacking);
         let (missing, others): (Vec<RepoId>, Vec<RepoId>) = places
             .into_iter()
             .partition(|place| self.lost.is_missing_in(&id, place));
-        if others.is_empty() && !missing.is_empty() && self.hidden.insert(id) {
+        let nowhere = others.is_empty() && !missing.is_empty();
+        if nowhere && is_news {
+            self.seek(repo);
+        }
+        if nowhere && self.hidden.insert(id) {
             self.note_repair(repo, Repair::Hidden);
             self.commit(vec![Change::Hide(id)], Errand::Hidden(id));
         }

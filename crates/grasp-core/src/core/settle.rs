@@ -294,8 +294,12 @@ impl Core {
     fn note_missing(&mut self, settle: &Settle) {
         for state in settle.states.iter().filter(|state| state.held) {
             let missing = settle.missing_of(state);
+            let lacks = missing.as_ref().is_some_and(|missing| !missing.is_empty());
             if let Some(held) = self.purgatory.get_mut(&state.event.id) {
                 held.missing = missing.map(Arc::from);
+            }
+            if lacks {
+                self.go_on_expecting(&state.event.id);
             }
         }
     }

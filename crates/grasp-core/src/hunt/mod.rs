@@ -139,6 +139,11 @@ impl Hunt {
         }
     }
 
+    /// Data of this repository is looked for.
+    pub fn is_after(&self, repo: &RepoId) -> bool {
+        self.queue.get(repo).is_some()
+    }
+
     /// Something was pushed, released, deleted or has expired.
     pub fn on_change(&mut self, repo: &RepoId, now: Mono, grounds: &dyn Grounds) {
         if self.is_on() && self.queue.get(repo).is_some() {

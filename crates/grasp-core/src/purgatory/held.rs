@@ -6,6 +6,7 @@ use crate::admit::Needs;
 use crate::clock::Timestamp;
 use crate::event::Event;
 use crate::git::ObjectId;
+use crate::nip34::RepoId;
 use crate::ticket::{Job, Ticket};
 
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct Held {
     pub durability: Durability,
     /// Objects that no repository here had when somebody looked last.
     pub missing: Option<Arc<[ObjectId]>>,
+    /// Repositories that had the commit of a pull request when somebody looked last.
+    pub landed_in: Vec<RepoId>,
 }
 
 /// Whether a kill would lose it. Only what is on disk is acknowledged.
@@ -39,6 +42,7 @@ impl Held {
             submitters: Vec::new(),
             durability: Durability::default(),
             missing: None,
+            landed_in: Vec::new(),
         }
     }
 }

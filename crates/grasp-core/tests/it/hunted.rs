@@ -36,6 +36,26 @@ fn a_repository_fills_itself_from_its_announcement_and_state() {
     assert!(scene.core.hunt().is_empty(), "G8");
 }
 
+/// The state is looked for in the repository of its author as soon as there is one.
+#[test]
+fn the_hunt_follows_a_state_to_another_repository() {
+    let mut scene = Scene::new();
+    let bobs = forge::announcement(&tool(BOB), scene.unix(), true, &[ALICE]);
+    let alices = forge::announcement(&tool(ALICE), scene.unix(), false, &[BOB]);
+    scene.sync(&bobs);
+    scene.sync(&alices);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    assert_eq!(scene.sync(&first), Answer::Held);
+    scene.pass(MINUTE);
+    let later = scene.unix();
+    let here = forge::announcement_with_clones(&tool(ALICE), later, &[BOB], &[ONE]);
+    assert_eq!(scene.sync(&here), Answer::Held);
+    scene.pass(MINUTE);
+    let asked = scene.fetches.iter().map(|(_, ask)| ask);
+    let mut asked = asked.filter(|ask| ask.repo == tool(ALICE));
+    assert!(asked.any(|ask| ask.url.as_str() == ONE));
+}
+
 #[test]
 fn after_a_users_event_the_push_has_three_minutes() {
     let mut scene = Scene::new();
@@ -128,6 +148,19 @@ fn a_pull_request_is_looked_for_where_it_says_and_put_in_every_repository_that_i
     for repo in &repos {
         assert_eq!(scene.repo(repo).tips.get(&request.id), Some(&tip));
     }
+}
+
+#[test]
+fn a_commit_that_has_come_is_not_asked_for_while_its_repository_waits() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let tip = forge::commit(9);
+    let request = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tip.to_string());
+    assert_eq!(scene.sync(&request), Answer::Held);
+    scene.pass(MOMENT);
+    scene.fetched(ONE, &[tip]);
+    scene.pass(5 * MINUTE);
+    assert!(scene.holds(&request) && scene.fetches.is_empty());
 }
 
 #[test]
