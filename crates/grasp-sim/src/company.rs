@@ -13,6 +13,9 @@ use crate::net::Traits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Company {
     Alone,
+    /// Other git servers only.
+    Hosts,
+    /// Other relays and git servers.
     Relays,
 }
 

@@ -150,6 +150,10 @@ impl People {
         let (Some(me), Some(repo)) = (rng.choice(self.keys()), rng.choice(self.repos())) else {
             return Vec::new();
         };
+        let signed = self.state_elsewhere(now);
+        if !signed.is_empty() {
+            return signed;
+        }
         match rng.u8(0..10) {
             0..4 => self.thread(&mut rng, me, &repo, now),
             4 => self.burst(&mut rng, me, now),

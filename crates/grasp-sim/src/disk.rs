@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use grasp_core::event::Address;
 use grasp_core::nip34::{self, PullRequest, Rank, Target, targets};
-use grasp_core::sync::{Dismissed, RelayMemory};
+use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
     Change, Event, EventId, Facts, Filter, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome,
     Timestamp,
@@ -178,6 +178,12 @@ impl Disk {
 
     pub fn is_stored(&self, id: &EventId) -> bool {
         self.stored.contains_key(id)
+    }
+
+    /// It has waited for its git data in vain, whether or not that was written before.
+    pub fn has_rested(&self, id: &EventId) -> bool {
+        let row = self.dismissed.get(id);
+        row.is_some_and(|row| matches!(row.fate, Fate::Rests(..)))
     }
 
     pub fn stored(&self) -> impl Iterator<Item = &Arc<Event>> {

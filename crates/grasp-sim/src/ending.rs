@@ -164,31 +164,35 @@ fn waits_for_a_reason(row: &Row, view: &View<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// Hosted repositories each of which is enough to serve an event, and what it needs there.
+pub(crate) fn places_of(event: &Event, view: &View<'_>) -> Option<(Vec<RepoId>, Vec<ObjectId>)> {
+    let registry = view.core.registry();
+    let (mut places, objects) = match event.kind {
+        Kind::STATE => {
+            let state = State::read(event).ok()?;
+            let places = registry.maintained_by(&state.author, &state.identifier);
+            (places, state.refs.ok()?.objects())
+        }
+        Kind(1618 | 1619) => {
+            let read = PullRequest::read(event)?;
+            let places = pull_request_places(&read, view);
+            (places, read.tip.into_iter().collect())
+        }
+        _ => return None,
+    };
+    places.retain(|repo| registry.is_hosted(repo));
+    Some((places, objects))
+}
+
 /// What is served has its objects in a repository that may serve it; what is hidden has not.
 fn is_served_if_complete(event: &Arc<Event>, view: &View<'_>) -> Result<(), String> {
-    let registry = view.core.registry();
     let has = |repo: &RepoId, objects: &[ObjectId]| {
         let found = view.git.get(repo);
         found.is_some_and(|found| objects.iter().all(|id| found.objects.contains(id)))
     };
-    let (mut places, objects) = match event.kind {
-        Kind::STATE => match State::read(event).map(|state| (state.clone(), state.refs)) {
-            Ok((state, Ok(targets))) => (
-                registry.maintained_by(&state.author, &state.identifier),
-                targets.objects(),
-            ),
-            _ => return Ok(()),
-        },
-        Kind(1618 | 1619) => match PullRequest::read(event) {
-            Some(read) => (
-                pull_request_places(&read, view),
-                read.tip.into_iter().collect(),
-            ),
-            None => return Ok(()),
-        },
-        _ => return Ok(()),
+    let Some((places, objects)) = places_of(event, view) else {
+        return Ok(());
     };
-    places.retain(|repo| registry.is_hosted(repo));
     let complete = places.is_empty() || places.iter().any(|repo| has(repo, &objects));
     let served = view.disk.is_served(&event.id);
     match (served, complete) {

@@ -91,14 +91,26 @@ pub fn announcement_with_clones(
     clones: &[&str],
 ) -> Arc<Event> {
     let plain = announcement(repo, at, true, maintainers);
-    let mut tags = plain.tags.clone();
-    for tag in tags
-        .iter_mut()
-        .filter(|tag| tag.first().is_some_and(|name| name == "clone"))
-    {
-        tag.extend(clones.iter().map(|&url| url.to_owned()));
+    let clones: Vec<String> = clones.iter().map(|&url| url.to_owned()).collect();
+    with_clones(&plain, &clones)
+}
+
+/// The same, with more git servers.
+pub fn with_clones(plain: &Arc<Event>, clones: &[String]) -> Arc<Event> {
+    if clones.is_empty() {
+        return Arc::clone(plain);
     }
-    event(repo.owner, Kind::ANNOUNCEMENT, at, tags)
+    let mut tags = plain.tags.clone();
+    let is_clone = |tag: &&mut Vec<String>| tag.first().is_some_and(|name| name == "clone");
+    match tags.iter_mut().find(is_clone) {
+        Some(tag) => tag.extend_from_slice(clones),
+        None => {
+            let mut named = tag(&["clone"]);
+            named.extend_from_slice(clones);
+            tags.push(named);
+        }
+    }
+    event(plain.pubkey, plain.kind, plain.created_at.0, tags)
 }
 
 /// One that names other relays besides.

@@ -10,11 +10,13 @@ use std::thread;
 use grasp_sim::{Company, Failure, Trace, run};
 use indicatif::{ProgressBar, ProgressStyle};
 
-const USAGE: &str = "usage: grasp-sim --seeds A..B [--alone] | --seed N [--alone] [--trace]
+const USAGE: &str =
+    "usage: grasp-sim --seeds A..B [--alone | --hosts] | --seed N [--alone | --hosts] [--trace]
 
   --seeds A..B  run these seeds and say which fail
   --seed N      run one seed
-  --alone       there are no other relays
+  --alone       there is nobody else: no other relays, no other git servers
+  --hosts       there are other git servers and no other relays
   --trace       print the story of the run in virtual time";
 
 fn main() -> ExitCode {
@@ -25,9 +27,10 @@ fn main() -> ExitCode {
         args.retain(|arg| *arg != name);
         args.len() < before
     };
-    let company = match flag("--alone") {
-        true => Company::Alone,
-        false => Company::Relays,
+    let company = match (flag("--alone"), flag("--hosts")) {
+        (true, _) => Company::Alone,
+        (false, true) => Company::Hosts,
+        (false, false) => Company::Relays,
     };
     let readable = flag("--trace");
     match args.as_slice() {

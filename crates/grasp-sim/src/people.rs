@@ -13,6 +13,7 @@ use grasp_core::{Event, Kind, Pubkey, RepoId};
 use crate::climate::Climate;
 use crate::crowd::Crowd;
 use crate::forge;
+use crate::mirrors::Mirrors;
 
 const IDENTIFIERS: [&str; 2] = ["tool", "site"];
 const NAMES: [&str; 5] = [
@@ -39,6 +40,12 @@ pub(crate) enum Deed {
         event: grasp_core::EventId,
         tip: ObjectId,
     },
+    /// Bring objects to another git server.
+    Upload {
+        host: usize,
+        path: String,
+        objects: Vec<ObjectId>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +63,14 @@ pub(crate) struct People {
     signed: Vec<Arc<Event>>,
     commits: u32,
     pub(crate) crowd: Crowd,
+    pub(crate) mirrors: Mirrors,
 }
 
 impl People {
-    pub(crate) fn new(climate: &Climate, crowd: Crowd) -> Self {
+    pub(crate) fn new(climate: &Climate, crowd: Crowd, mirrors: Mirrors) -> Self {
         Self {
             crowd,
+            mirrors,
             keys: (0..climate.people).map(|n| forge::key(100 + n)).collect(),
             mischief: climate.mischief,
             signed: Vec::new(),
@@ -118,6 +127,7 @@ impl People {
         let repo = forge::repo(me, d);
         let relays = self.crowd.list(&repo);
         let event = forge::announcement_at(&repo, at, here, &listed, relays);
+        let event = forge::with_clones(&event, &self.mirrors.list(&repo));
         vec![self.publish(rng, event)]
     }
 
@@ -152,6 +162,9 @@ impl People {
             let state = Arc::clone(&event);
             deeds.push((pause(rng, 30_000), Deed::Push { repo, state, how }));
         }
+        let (instead, brought) = self.bring_state(&event);
+        deeds.retain(|(_, deed)| !instead || !matches!(deed, Deed::Push { .. }));
+        deeds.extend(brought);
         deeds
     }
 
@@ -199,6 +212,11 @@ impl People {
         } else {
             forge::commit(n)
         }
+    }
+
+    pub(crate) fn new_commit(&mut self) -> ObjectId {
+        self.commits += 1;
+        forge::commit(self.commits)
     }
 
     fn push_again(&mut self, rng: &mut Rng) -> Vec<(Duration, Deed)> {
@@ -263,6 +281,7 @@ impl People {
         tip: ObjectId,
         repos: Vec<RepoId>,
     ) -> Vec<(Duration, Deed)> {
+        let (event, instead, brought) = self.with_fork(event, tip);
         let id = event.id;
         let mut deeds = vec![self.publish(rng, event)];
         for repo in repos {
@@ -273,6 +292,8 @@ impl People {
                 deeds.push((pause(rng, 60_000), Deed::PushTip { repo, event, tip }));
             }
         }
+        deeds.retain(|(_, deed)| !instead || !matches!(deed, Deed::PushTip { .. }));
+        deeds.extend(brought);
         deeds
     }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use grasp_core::admit::Refusal;
 use grasp_core::git::ObjectId;
+use grasp_core::hunt::io::Fetched;
 use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision};
 use grasp_core::{
-    Answer, Change, Core, Effect, Event, EventId, GitTask, Input, Job, Kind, Mono, Now, Origin,
-    Policy, PushId, RelayUrl, RepoId, Restore, Ticket, Timestamp,
+    Answer, Change, Core, Effect, Event, EventId, FetchNo, GitTask, Input, Job, Kind, Mono, Now,
+    Origin, Policy, PushId, RelayUrl, RepoId, Restore, Ticket, Timestamp,
 };
 
 use crate::checkers::{self, Checkers, View};
@@ -22,6 +23,10 @@ use crate::crowd::Crowd;
 use crate::disk::Disk;
 use crate::ending;
 use crate::git::Git;
+use crate::hosts::{Hosts, Places};
+use crate::hunt_checks::HuntChecks;
+use crate::hunt_model::HuntModel;
+use crate::mirrors::Mirrors;
 use crate::model::Model;
 use crate::net::{Net, Stir};
 use crate::people::{self, Deed, People};
@@ -33,6 +38,8 @@ use crate::workload::{self, Intent};
 mod hands;
 mod hosting;
 mod network;
+
+use self::hosting::Fetching;
 
 const EPOCH: u64 = 1_700_000_000;
 /// A user who heard nothing tries again.
@@ -59,6 +66,9 @@ pub struct Summary {
     pub crashes: u64,
     /// Events that came from other relays.
     pub synced: u64,
+    /// Requests to other git servers, and objects that they brought.
+    pub fetches: u64,
+    pub fetched: u64,
     pub stored: usize,
     pub hosted: usize,
 }
@@ -127,6 +137,26 @@ enum Happening {
         life: u64,
         stir: Stir,
     },
+    /// A pack begins to come.
+    Flow {
+        life: u64,
+        fetch: FetchNo,
+    },
+    /// A fetch is over, at the latest.
+    FetchEnds {
+        life: u64,
+        fetch: FetchNo,
+    },
+    /// The core hears of it.
+    Fetched {
+        life: u64,
+        fetch: FetchNo,
+        fetched: Fetched,
+    },
+    /// A repository goes from one git server to another.
+    Move,
+    /// Somebody asks whether the hunt has brought what it could.
+    Look,
     Trouble,
     Jump,
     Crash,
@@ -150,6 +180,7 @@ struct World<'t> {
     outside: Rng,
     climate: Climate,
     company: Neighbours,
+    places: Places,
     policy: Policy,
     now: Duration,
     /// By how many seconds the wall clock was set.
@@ -167,6 +198,8 @@ struct World<'t> {
     core: Core,
     /// How often the process was started; what an earlier life began comes to nothing.
     life: u64,
+    /// When it was started last.
+    born: Duration,
     disk: Disk,
     git: Git,
     writes: Vec<Write>,
@@ -174,8 +207,14 @@ struct World<'t> {
     tasks: BTreeMap<RepoId, VecDeque<(Job, GitTask)>>,
     pushes: BTreeMap<PushId, Push>,
     net: Net,
+    hosts: Hosts,
+    fetching: BTreeMap<FetchNo, Fetching>,
+    /// Fetches that have ended without the core's knowledge.
+    unheard: usize,
     checkers: Checkers,
     sync_checks: SyncChecks,
+    hunt_checks: HuntChecks,
+    hunt_model: HuntModel,
     model: Model,
     people: People,
     states: BTreeMap<EventId, State>,
@@ -199,25 +238,37 @@ impl<'t> World<'t> {
         let climate = Climate::draw(&mut rng, &mut damage);
         trace.note(Duration::ZERO, format_args!("seed {seed}: {climate:?}"));
         let mut outside = Rng::with_seed(seed.rotate_left(32));
+        let mut elsewhere = Rng::with_seed(!seed.rotate_left(16));
+        let places = match company {
+            Company::Alone => Places::none(),
+            Company::Hosts | Company::Relays => Places::draw(&mut elsewhere),
+        };
         let company = match company {
-            Company::Alone => Neighbours::none(),
+            Company::Alone | Company::Hosts => Neighbours::none(),
             Company::Relays => Neighbours::draw(&mut outside),
         };
+        let hosts = Hosts::new(elsewhere.fork(), &places);
+        let known = hosts.iter().map(|host| host.name.clone()).collect();
+        let mirrors = Mirrors::new(elsewhere.fork(), known);
         let net = Net::new(outside.fork(), company.relays.clone());
         let names: Vec<String> = net.relays().iter().map(|to| to.name.clone()).collect();
         let named = names.iter().take(company.bootstrap);
         let mut policy = climate.policy();
         policy.bootstrap = named.filter_map(|name| address(name)).collect();
         policy.limits.sync = company.limits.clone();
+        policy.limits.hunt = places.limits.clone();
         let crowd = Crowd::new(outside.fork(), names, company.list);
         Self {
             core: Core::new(policy.clone(), rng.u64(..)),
             rng,
             damage,
             outside,
-            people: People::new(&climate, crowd),
+            people: People::new(&climate, crowd, mirrors),
             climate,
             company,
+            places,
+            hunt_checks: HuntChecks::new(policy.limits.hunt.clone()),
+            hunt_model: HuntModel::default(),
             policy,
             now: Duration::ZERO,
             clock_off: 0,
@@ -229,6 +280,7 @@ impl<'t> World<'t> {
             happenings: BTreeMap::new(),
             next: 0,
             life: 0,
+            born: Duration::ZERO,
             disk: Disk::default(),
             git: Git::default(),
             writes: Vec::new(),
@@ -236,6 +288,9 @@ impl<'t> World<'t> {
             tasks: BTreeMap::new(),
             pushes: BTreeMap::new(),
             net,
+            hosts,
+            fetching: BTreeMap::new(),
+            unheard: 0,
             checkers: Checkers::default(),
             sync_checks: SyncChecks::default(),
             model: Model::default(),
@@ -262,6 +317,7 @@ impl<'t> World<'t> {
         }
         self.after(self.climate.storm, Happening::Calm);
         self.begin_company();
+        self.begin_hosting();
         let calm = match self.company.relays.is_empty() {
             true => CALM,
             false => LONG_CALM,
@@ -319,10 +375,12 @@ impl<'t> World<'t> {
         ending::compare(&self.view())
     }
 
-    /// Other relays go on showing us things: disk and core agree when nothing is on its way.
+    /// Other relays go on showing us things, and other servers bring them: disk and core agree
+    /// when nothing is on its way.
     fn finish_what_is_begun(&mut self) -> Result<(), String> {
+        let alone = self.company.relays.is_empty() && self.hosts.is_empty();
         let mut steps = 10_000;
-        while !self.company.relays.is_empty() && self.checkers.outstanding > 0 && steps > 0 {
+        while !alone && self.checkers.outstanding + self.unheard > 0 && steps > 0 {
             self.step()?;
             steps -= 1;
         }
@@ -354,6 +412,7 @@ impl<'t> World<'t> {
         }
         self.checkers.nothing_is_stuck(&self.core)?;
         self.sync_is_sound()?;
+        self.hunt_is_sound()?;
         // A start takes in what is on disk, rows included that a full disk would not let go.
         if self.life == 0 {
             checkers::quotas(&self.core, &self.policy.limits)?;
@@ -385,12 +444,30 @@ impl<'t> World<'t> {
                 Ok(())
             }
             Happening::Post { relay, event } => self.post(relay, &event),
+            Happening::Flow { life, fetch } if life == self.life => self.flow(fetch),
+            Happening::FetchEnds { life, fetch } if life == self.life => {
+                self.fetch_ends(fetch);
+                Ok(())
+            }
+            Happening::Fetched {
+                life,
+                fetch,
+                fetched,
+            } if life == self.life => self.fetched(fetch, fetched),
+            Happening::Move => {
+                self.move_one();
+                Ok(())
+            }
+            Happening::Look => self.look_at_hunt(),
             Happening::Trouble => self.trouble(),
             Happening::Jump => {
                 self.jump();
                 Ok(())
             }
             Happening::Stir { .. }
+            | Happening::Flow { .. }
+            | Happening::FetchEnds { .. }
+            | Happening::Fetched { .. }
             | Happening::Write { .. }
             | Happening::Work { .. }
             | Happening::Hear { .. }
@@ -434,15 +511,19 @@ impl<'t> World<'t> {
         self.after_about(self.climate.pace, Happening::Act { person });
         let unix = self.clock().unix.0;
         for (pause, deed) in self.people.draw(&mut self.rng, person, unix) {
-            if let Deed::Publish(event) = &deed
-                && let Ok(state) = State::read(event)
-                && event.kind == Kind::STATE
-            {
-                self.states.insert(event.id, state);
-            }
-            self.after(pause, Happening::Do(deed));
+            self.do_later(pause, deed);
         }
         Ok(())
+    }
+
+    fn do_later(&mut self, pause: Duration, deed: Deed) {
+        if let Deed::Publish(event) | Deed::Spread(event) = &deed
+            && let Ok(state) = State::read(event)
+            && event.kind == Kind::STATE
+        {
+            self.states.insert(event.id, state);
+        }
+        self.after(pause, Happening::Do(deed));
     }
 
     fn do_deed(&mut self, deed: Deed) -> Result<(), String> {
@@ -460,6 +541,14 @@ impl<'t> World<'t> {
                     short(&state)
                 ));
                 self.push(repo, commands)
+            }
+            Deed::Upload {
+                host,
+                path,
+                objects,
+            } => {
+                self.upload(host, &path, &objects);
+                Ok(())
             }
             Deed::PushTip { repo, event, tip } => {
                 self.note(format_args!("push of tip {tip} for {event} to {repo:?}"));
@@ -490,6 +579,7 @@ impl<'t> World<'t> {
         self.next_ticket += 1;
         self.checkers.submitted(ticket, event.id);
         self.tickets.insert(ticket, Arc::clone(&event));
+        self.hunt_checks.shown(&event);
         let imported = self.climate.users == 0 && self.rng.u32(0..100) < self.climate.imports;
         let origin = if imported {
             Origin::Import
@@ -557,6 +647,7 @@ impl<'t> World<'t> {
                 self.git.perform(&repo, &task).ok();
             }
         }
+        self.lose_fetches();
         checkers::nothing_is_lost(&self.acknowledged, &self.disk, self.latest())?;
         if !self.calm && self.damage.u32(0..100) < self.climate.damage {
             self.lose_objects();
@@ -564,6 +655,7 @@ impl<'t> World<'t> {
         self.git.forget_prepared();
         self.forget_waiting();
         self.life += 1;
+        self.born = self.now;
         self.net.cut_all();
         self.checkers = Checkers::default();
         self.sync_checks = SyncChecks::default();
@@ -636,8 +728,8 @@ impl<'t> World<'t> {
                 }
                 Effect::Remote { relay, conn, ask } => self.ask_relay(relay, conn, ask)?,
                 Effect::Noted(note) => self.note(format_args!("noted: {note:?}")),
-                Effect::Fetch { fetch, ask } => self.fetch(fetch, ask),
-                Effect::StopFetch(fetch) => self.stop_fetch(fetch),
+                Effect::Fetch { fetch, ask } => self.fetch(fetch, ask)?,
+                Effect::StopFetch(fetch) => self.stop_fetch(fetch)?,
                 Effect::Hunted(note) => self.note(format_args!("hunt: {note:?}")),
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {

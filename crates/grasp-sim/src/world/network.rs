@@ -53,7 +53,7 @@ impl World<'_> {
         self.after_net(self.company.gossip, Happening::Gossip);
         let unix = self.clock().unix.0;
         for (pause, deed) in self.people.gossip(unix) {
-            self.after(pause, Happening::Do(deed));
+            self.do_later(pause, deed);
         }
     }
 
@@ -164,6 +164,7 @@ impl World<'_> {
         self.checkers.synced(ticket, event.id);
         self.synced.insert(ticket, Arc::clone(&event));
         self.summary.synced += 1;
+        self.hunt_checks.shown(&event);
         let origin = Origin::Sync(by);
         self.feed(Input::Event {
             ticket,
@@ -212,7 +213,8 @@ impl World<'_> {
     /// What was held in memory alone is gone.
     pub(super) fn forget_waiting(&mut self) {
         let disk = &self.disk;
-        self.waited.retain(|id| disk.once_held.contains_key(id));
+        self.waited
+            .retain(|id| disk.once_held.contains_key(id) || disk.has_rested(id));
     }
 
     fn moment(&self) -> Moment {

@@ -17,6 +17,9 @@ const REMEMBERED_IN_COMPANY: &[u64] = &[
     1001, 1003, 1005, 1009, 1011, 1012, 1018, 1020, 1022, 1030, 1037, 1043, 1048, 1105, 1135, 1160,
 ];
 
+/// The same with other git servers and no other relays.
+const REMEMBERED_WITH_HOSTS: &[u64] = &[3, 17, 22, 62, 65, 117, 311, 486, 536, 837];
+
 #[test]
 fn every_seed_comes_right() {
     come_right(Company::Alone, (0..40).chain(REMEMBERED.iter().copied()));
@@ -26,6 +29,12 @@ fn every_seed_comes_right() {
 fn every_seed_comes_right_among_other_relays() {
     let remembered = REMEMBERED_IN_COMPANY.iter().copied();
     come_right(Company::Relays, (0..30).chain(remembered));
+}
+
+#[test]
+fn every_seed_comes_right_with_other_git_servers() {
+    let remembered = REMEMBERED_WITH_HOSTS.iter().copied();
+    come_right(Company::Hosts, (0..40).chain(remembered));
 }
 
 fn come_right(company: Company, seeds: impl Iterator<Item = u64>) {
@@ -45,7 +54,7 @@ fn come_right(company: Company, seeds: impl Iterator<Item = u64>) {
 
 #[test]
 fn the_same_seed_tells_the_same_story() {
-    for company in [Company::Alone, Company::Relays] {
+    for company in [Company::Alone, Company::Hosts, Company::Relays] {
         for seed in 0..10 {
             let (mut first, mut second) = (Trace::default(), Trace::readable());
             let same = run(seed, company, &mut first) == run(seed, company, &mut second);
@@ -54,6 +63,14 @@ fn the_same_seed_tells_the_same_story() {
             assert!(!second.lines().is_empty());
         }
     }
+}
+
+#[test]
+fn other_git_servers_bring_what_nobody_pushes() {
+    let run = |seed| run(seed, Company::Hosts, &mut Trace::default()).unwrap();
+    let summaries: Vec<_> = (0..20).map(run).collect();
+    let brought = summaries.iter().filter(|summary| summary.fetched > 10);
+    assert!(brought.count() >= 10, "{summaries:?}");
 }
 
 #[test]
