@@ -46,6 +46,8 @@ pub enum GitFault {
     OldProtocol,
     /// The list of refs is below this address.
     MovedTo(String),
+    /// The same for one name only.
+    Renamed { from: String, to: String },
     /// Holds every pack back until this is taken away.
     HoldsPacks,
 }

@@ -10,7 +10,7 @@ use super::{Core, Effect};
 use crate::admit::{Needs, Origin, Policy};
 use crate::clock::Timestamp;
 use crate::clone_url::CloneUrl;
-use crate::event::Event;
+use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::git::ObjectId;
 use crate::hunt::io::Fetched;
@@ -18,6 +18,7 @@ use crate::hunt::{Grounds, Hunt, Need, Order, Source};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Identifier, PullRequest, RepoId};
 use crate::purgatory::{Held, Purgatory};
+use crate::push::Backing;
 use crate::registry::Registry;
 use crate::ticket::FetchNo;
 
@@ -85,6 +86,9 @@ impl Core {
 
     /// A pull request is served, and this repository, which it names, does not have its commit.
     pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId) {
+        let (until, now) = (&self.sought.until, self.now.unix);
+        let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
+        self.sought.absent.retain(|repo, _| is_sought(repo));
         let known: usize = self.sought.absent.values().map(BTreeSet::len).sum();
         let of_repo = self.sought.absent.entry(repo.clone()).or_default();
         if known < MAX_ABSENT && of_repo.insert(id) {
@@ -258,9 +262,14 @@ impl Lacking<'_> {
                 servers.push(url);
             }
         }
+        let backing = match event.kind == Kind::STATE {
+            true => Backing::State,
+            false => Backing::PullRequests,
+        };
         Need {
             event: event.id,
             objects,
+            backing,
             servers,
         }
     }

@@ -11,6 +11,7 @@ use super::queue::Phase;
 use crate::clock::Mono;
 use crate::clone_url::{CloneUrl, Domain};
 use crate::git::ObjectId;
+use crate::push::Backing;
 use crate::ticket::FetchNo;
 
 /// Servers of one repository that are asked in one attempt.
@@ -44,14 +45,48 @@ pub struct Quarry {
     /// Events that waited and objects that were missing when somebody looked last.
     pub events: u32,
     pub missing: u32,
+    /// Pull requests were among them.
+    pub has_tips: bool,
+}
+
+/// Objects of one request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wants {
+    pub rank: Rank,
+    /// Sorted.
+    pub objects: Vec<ObjectId>,
+}
+
+/// Whose objects come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    State,
+    PullRequests,
+}
+
+impl Rank {
+    pub fn backing(self) -> Backing {
+        match self {
+            Rank::State => Backing::State,
+            Rank::PullRequests => Backing::PullRequests,
+        }
+    }
+}
+
+fn rank(backing: Backing) -> Rank {
+    match backing {
+        Backing::State => Rank::State,
+        Backing::PullRequests | Backing::None => Rank::PullRequests,
+    }
 }
 
 #[derive(Debug)]
 pub struct Server {
     pub url: CloneUrl,
     pub ask: Ask,
-    /// It was asked for everything up to this one in this attempt. Objects are asked for in order.
-    pub asked: Option<ObjectId>,
+    /// It was asked for everything up to this one in this attempt. Objects are asked for in order,
+    /// those of states first.
+    pub asked: Option<(Rank, ObjectId)>,
     pub cuts: u8,
     pub last: Option<Tried>,
 }
@@ -89,6 +124,7 @@ impl Quarry {
             found: BTreeSet::new(),
             events: 0,
             missing: 0,
+            has_tips: false,
         }
     }
 
@@ -119,23 +155,34 @@ impl Quarry {
         let mut missing: Vec<ObjectId> = objects.filter(|id| !self.found.contains(id)).collect();
         missing.sort_unstable();
         missing.dedup();
+        self.has_tips = needs.iter().any(|need| rank(need.backing) != Rank::State);
         self.events = u32::try_from(needs.len()).unwrap_or(u32::MAX);
         self.missing = u32::try_from(missing.len()).unwrap_or(u32::MAX);
         missing
     }
 
-    /// What is to be asked of one server: the objects of those events that name it.
-    pub fn wants(&self, server: &Server, needs: &[Need]) -> Vec<ObjectId> {
+    /// What is to be asked of one server: the objects of those events that name it, as far as they
+    /// have the same backing.
+    pub fn wants(&self, server: &Server, needs: &[Need]) -> Wants {
         let named = needs
             .iter()
             .filter(|need| need.servers.contains(&server.url));
-        let objects = named.flat_map(|need| need.objects.iter().copied());
-        let open = |id: &ObjectId| server.asked < Some(*id) && !self.found.contains(id);
-        let mut wants: Vec<ObjectId> = objects.filter(open).collect();
-        wants.sort_unstable();
-        wants.dedup();
-        wants.truncate(MAX_WANTS);
-        wants
+        let ranked = named.flat_map(|need| {
+            let rank = rank(need.backing);
+            need.objects.iter().map(move |id| (rank, *id))
+        });
+        let open = |(rank, id): &(Rank, ObjectId)| {
+            server.asked < Some((*rank, *id)) && !self.found.contains(id)
+        };
+        let mut open: Vec<(Rank, ObjectId)> = ranked.filter(open).collect();
+        open.sort_unstable();
+        open.dedup();
+        let first = open.first().map_or(Rank::State, |(rank, _)| *rank);
+        let same = open.into_iter().filter(|(rank, _)| *rank == first);
+        Wants {
+            rank: first,
+            objects: same.map(|(_, id)| id).take(MAX_WANTS).collect(),
+        }
     }
 
     pub fn server_mut(&mut self, url: &CloneUrl) -> Option<&mut Server> {
@@ -226,6 +273,7 @@ mod tests {
         Need {
             event: EventId([0; 32]),
             objects: objects.iter().map(|n| ObjectId([*n; 20])).collect(),
+            backing: Backing::State,
             servers: servers.into_iter().map(url).collect(),
         }
     }
@@ -265,12 +313,29 @@ mod tests {
         let needs = [need([1, 2], &[3, 1]), need([2], &[2, 1])];
         let mut quarry = Quarry::new(Mono::default(), Mono::default());
         quarry.begin(vec![url(1), url(2)]);
-        let wants = |quarry: &Quarry, n: usize| quarry.wants(&quarry.servers[n], &needs);
+        let wants = |quarry: &Quarry, n: usize| quarry.wants(&quarry.servers[n], &needs).objects;
         assert_eq!(wants(&quarry, 0), [1, 3].map(|n| ObjectId([n; 20])));
         assert_eq!(wants(&quarry, 1), [1, 2, 3].map(|n| ObjectId([n; 20])));
         quarry.found.insert(ObjectId([2; 20]));
-        quarry.servers[1].asked = Some(ObjectId([1; 20]));
+        quarry.servers[1].asked = Some((Rank::State, ObjectId([1; 20])));
         assert_eq!(wants(&quarry, 1), [ObjectId([3; 20])]);
         assert_eq!(quarry.look(&needs), [1, 3].map(|n| ObjectId([n; 20])));
+    }
+
+    #[test]
+    fn states_come_first_and_apart() {
+        let mut strangers = need([1], &[1, 2]);
+        strangers.backing = Backing::PullRequests;
+        let needs = [strangers, need([1], &[3, 2])];
+        let mut quarry = Quarry::new(Mono::default(), Mono::default());
+        quarry.begin(vec![url(1)]);
+        let first = quarry.wants(&quarry.servers[0], &needs);
+        assert_eq!(first.rank, Rank::State);
+        assert_eq!(first.objects, [2, 3].map(|n| ObjectId([n; 20])));
+        quarry.servers[0].asked = Some((Rank::State, ObjectId([3; 20])));
+        quarry.found.insert(ObjectId([2; 20]));
+        let second = quarry.wants(&quarry.servers[0], &needs);
+        assert_eq!(second.rank, Rank::PullRequests);
+        assert_eq!(second.objects, [ObjectId([1; 20])]);
     }
 }

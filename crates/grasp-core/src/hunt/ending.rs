@@ -1,6 +1,6 @@
 //! What follows from the end of a fetch.
 
-use super::attempt::{Ask, MAX_CUTS, MAX_WANTS, Server, Tried};
+use super::attempt::{Ask, MAX_CUTS, MAX_WANTS, Rank, Server, Tried};
 use super::domain::Turned;
 use super::flight::{Flight, Path};
 use super::io::{FetchEnd, Fetched};
@@ -57,9 +57,10 @@ impl Hunt {
         let wanted = |id: &&_| flight.wants.binary_search(id).is_ok();
         quarry.found.extend(fetched.got.iter().filter(wanted));
         let is_full = fetched.end == FetchEnd::Full;
+        let more = flight.rank == Rank::State && quarry.has_tips;
         let server = quarry.server_mut(&flight.url);
         let server = server.filter(|server| server.ask == Ask::Asked(no));
-        let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, now));
+        let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, more, now));
         if is_full {
             quarry.servers.iter_mut().for_each(Server::set_aside);
         }
@@ -106,8 +107,9 @@ impl Hunt {
 }
 
 impl Server {
-    /// Whether it goes on with this server at once: it has more, or it was not its fault.
-    fn conclude(&mut self, flight: &Flight, fetched: &Fetched, now: Mono) -> bool {
+    /// Whether it goes on with this server at once: `more` is to be asked of it, or it was not its
+    /// fault.
+    fn conclude(&mut self, flight: &Flight, fetched: &Fetched, more: bool, now: Mono) -> bool {
         let count = |ids: &[_]| u32::try_from(ids.len()).unwrap_or(u32::MAX);
         self.last = Some(Tried {
             at: now,
@@ -117,8 +119,8 @@ impl Server {
         });
         let goes_on = match fetched.end {
             FetchEnd::Answered => {
-                self.asked = flight.wants.last().copied();
-                flight.wants.len() == MAX_WANTS
+                self.asked = flight.wants.last().map(|last| (flight.rank, *last));
+                flight.wants.len() == MAX_WANTS || more
             }
             FetchEnd::Cut { kept: true } => {
                 self.cuts += 1;

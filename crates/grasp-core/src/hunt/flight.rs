@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempt::Rank;
 use crate::clock::Mono;
 use crate::clone_url::CloneUrl;
 use crate::git::ObjectId;
@@ -25,6 +26,7 @@ pub struct Flight {
     pub url: CloneUrl,
     /// Sorted.
     pub wants: Arc<[ObjectId]>,
+    pub rank: Rank,
     pub path: Path,
     pub begun: Mono,
     pub pace: Pace,
@@ -53,7 +55,7 @@ impl Flights {
         &mut self,
         repo: RepoId,
         url: CloneUrl,
-        wants: Arc<[ObjectId]>,
+        (wants, rank): (Arc<[ObjectId]>, Rank),
         path: Path,
         (now, patience): (Mono, Duration),
     ) -> FetchNo {
@@ -63,6 +65,7 @@ impl Flights {
             repo,
             url,
             wants,
+            rank,
             path,
             begun: now,
             pace: Pace::Young(now + patience),

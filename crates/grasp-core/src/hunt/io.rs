@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clone_url::CloneUrl;
 use crate::git::ObjectId;
 use crate::nip34::RepoId;
+use crate::push::Backing;
 
 /// Objects that a repository lacks, and one server that may have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct FetchAsk {
     pub url: CloneUrl,
     /// Those that are here already are not asked for.
     pub wants: Arc<[ObjectId]>,
+    /// Who wants it: a maintainer's state, or anybody's pull request.
+    pub backing: Backing,
 }
 
 /// What became of it.

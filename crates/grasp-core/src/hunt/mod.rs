@@ -33,6 +33,7 @@ use crate::git::ObjectId;
 use crate::id::EventId;
 use crate::limits::HuntLimits;
 use crate::nip34::RepoId;
+use crate::push::Backing;
 use crate::ticket::FetchNo;
 
 /// What is lacking, as whoever holds the events knows it.
@@ -47,6 +48,9 @@ pub struct Need {
     pub event: EventId,
     /// Only those that are not here.
     pub objects: Vec<ObjectId>,
+    /// What a maintainer says is fetched before and apart from what anybody asks for, so that no
+    /// pull request spoils it.
+    pub backing: Backing,
     /// Who may have them, the best first.
     pub servers: Vec<CloneUrl>,
 }

@@ -1,6 +1,6 @@
 //! Who is asked next. A fetch begins here and nowhere else.
 
-use super::attempt::{self, Ask, MAX_FLIGHTS};
+use super::attempt::{self, Ask, MAX_FLIGHTS, Wants};
 use super::domain::{Admission, Place};
 use super::flight::{Pace, Path};
 use super::io::FetchAsk;
@@ -9,7 +9,6 @@ use super::queue::Phase;
 use super::{Grounds, Hunt, HuntNote, Need, Order};
 use crate::clock::Mono;
 use crate::clone_url::{CloneUrl, Domain};
-use crate::git::ObjectId;
 use crate::nip34::RepoId;
 
 impl Hunt {
@@ -76,7 +75,7 @@ impl Hunt {
             && let Some(server) = quarry.next()
         {
             let (url, wants) = (server.url.clone(), quarry.wants(server, needs));
-            if wants.is_empty() || self.memory.is_forbidden(&url, now) {
+            if wants.objects.is_empty() || self.memory.is_forbidden(&url, now) {
                 self.set_ask(repo, &url, Ask::Done);
                 continue;
             }
@@ -130,19 +129,19 @@ impl Hunt {
         domain: &Domain,
         needs: &[Need],
         now: Mono,
-    ) -> Option<(CloneUrl, Vec<ObjectId>)> {
+    ) -> Option<(CloneUrl, Wants)> {
         loop {
             let quarry = self.queue.get(repo)?;
             let server = quarry.queued(domain)?;
             let (url, wants) = (server.url.clone(), quarry.wants(server, needs));
-            if !wants.is_empty() && !self.memory.is_forbidden(&url, now) {
+            if !wants.objects.is_empty() && !self.memory.is_forbidden(&url, now) {
                 return Some((url, wants));
             }
             self.set_ask(repo, &url, Ask::Done);
         }
     }
 
-    fn order(&mut self, repo: &RepoId, url: CloneUrl, wants: Vec<ObjectId>, path: Path, now: Mono) {
+    fn order(&mut self, repo: &RepoId, url: CloneUrl, wants: Wants, path: Path, now: Mono) {
         let (Some(quarry), Some(domain)) =
             (self.queue.get_mut(repo), self.domains.get_mut(url.domain()))
         else {
@@ -151,11 +150,12 @@ impl Hunt {
         let ask = FetchAsk {
             repo: repo.clone(),
             url: url.clone(),
-            wants: wants.into(),
+            wants: wants.objects.into(),
+            backing: wants.rank.backing(),
         };
         domain.throttle.begin(now);
         let pace = (now, self.limits.hedge_after);
-        let wants = ask.wants.clone();
+        let wants = (ask.wants.clone(), wants.rank);
         let no = self
             .flights
             .begin(repo.clone(), url.clone(), wants, path, pace);

@@ -372,9 +372,9 @@ impl Sync {
     }
 
     /// A request for it is still open.
-    fn is_fetched(&self, relay: RelayNo, id: &EventId) -> bool {
-        let session = self.peers.get(&relay).and_then(|peer| peer.session());
-        session.is_some_and(|session| session.fetches_event(id))
+    fn is_fetched(&self, id: &EventId) -> bool {
+        let mut sessions = self.peers.values().filter_map(|peer| peer.session());
+        sessions.any(|session| session.fetches_event(id))
     }
 
     pub(super) fn ask_later(&mut self, now: Now, here: &dyn Here) {
@@ -383,7 +383,7 @@ impl Sync {
                 self.later.forget(&id);
                 continue;
             }
-            if relay.is_some_and(|relay| self.is_fetched(relay, &id)) {
+            if self.is_fetched(&id) {
                 self.put_off(id, relay, now);
                 continue;
             }

@@ -283,7 +283,9 @@ impl Sync {
         };
         sub.ended = true;
         sub.deadline = None;
-        if let Some(no) = sub.batch()
+        let batch = sub.batch();
+        self.replaced_in_silence(relay, no, now);
+        if let Some(no) = batch
             && let Some(batch) = self.batch_mut(relay, no)
         {
             batch.running -= 1;

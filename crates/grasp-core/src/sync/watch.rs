@@ -253,6 +253,22 @@ impl Sync {
         }
     }
 
+    /// It was opened in the place of others and is not answered: those go all the same, and what
+    /// was on its way for them is caught up with.
+    pub(super) fn replaced_in_silence(&mut self, relay: RelayNo, no: SubNo, now: Now) {
+        let Some(session) = self.session_mut(relay) else {
+            return;
+        };
+        let outgoing = session.outgoing.as_ref();
+        if !outgoing.is_some_and(|outgoing| outgoing.awaited.contains(&no)) {
+            return;
+        }
+        let items = session.subs.get(&no).map(Sub::watched).unwrap_or_default();
+        session.fail(&items);
+        self.answered(relay, no);
+        self.doubt(relay, &items, now);
+    }
+
     /// Closes the watches whose successors have been answered.
     fn retire(&mut self, relay: RelayNo, now: Now) {
         let retired = self.session_mut(relay).and_then(Session::retire);

@@ -44,15 +44,16 @@ impl Default for Pace {
     }
 }
 
-/// A body whose bytes are counted.
+/// A body whose bytes are counted, whatever they are for, up to a bound.
 pub(super) struct Counted<B> {
     body: B,
     total: Arc<AtomicU64>,
+    most: u64,
 }
 
 impl<B> Counted<B> {
-    pub fn new(body: B, total: Arc<AtomicU64>) -> Self {
-        Self { body, total }
+    pub fn new(body: B, total: Arc<AtomicU64>, most: u64) -> Self {
+        Self { body, total, most }
     }
 }
 
@@ -65,8 +66,11 @@ impl<B: AsyncRead + Unpin> AsyncRead for Counted<B> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.body).poll_read(cx, buffer))?;
         let read = (buffer.filled().len() - before) as u64;
-        self.total.fetch_add(read, Ordering::Relaxed);
-        Poll::Ready(Ok(()))
+        let total = self.total.fetch_add(read, Ordering::Relaxed) + read;
+        match total > self.most {
+            true => Poll::Ready(Err(Stop::error(FetchEnd::Cut { kept: false }))),
+            false => Poll::Ready(Ok(())),
+        }
     }
 }
 

@@ -292,7 +292,11 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             })?;
         judge(&reply, kind)?;
         let bytes = Arc::clone(&self.bytes);
-        Ok(Packets::new(Counted::new(reply.body, bytes)))
+        Ok(Packets::new(Counted::new(
+            reply.body,
+            bytes,
+            self.limits.max_bytes,
+        )))
     }
 
     pub(super) async fn haves(&self, waiting: &[ObjectId]) -> Result<Vec<ObjectId>, FetchEnd> {

@@ -11,6 +11,10 @@ use grasp_git::fetch::{FetchLimits, Pace};
 use super::{Config, out_of_order};
 use crate::fetch;
 
+/// Private memory of each git process of a fetch: sixteen at once fit a small server with swap, and
+/// most need a tenth of it.
+const FETCH_MEMORY: u64 = 512 * 1024 * 1024;
+
 impl Config {
     pub(super) fn hunt_limits(&self) -> HuntLimits {
         HuntLimits {
@@ -41,9 +45,9 @@ impl Config {
     /// How other git servers are reached, and what they may bring.
     pub fn fetch_options(&self) -> fetch::Options {
         let (max_bytes, deadline) = (self.hunt_fetch_bytes.as_u64(), self.hunt_fetch_timeout);
+        // Of a whole history that came in slices, too: no less than what is pushed.
         let pack = PackLimits {
-            max_bytes,
-            deadline,
+            max_memory: FETCH_MEMORY,
             ..PackLimits::default()
         };
         let owner_bytes = self.hunt_max_owner_bytes.as_u64();

@@ -125,7 +125,7 @@ impl Pool {
 }
 
 async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetched {
-    let (repo, room) = match enter(&shared, &ask.repo).await {
+    let (repo, room) = match enter(&shared, &ask.repo, ask.backing).await {
         Ok(entered) => entered,
         Err(end) => return nothing(end),
     };
@@ -151,13 +151,17 @@ async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetch
     fetched
 }
 
-/// The repository, and its part of what it may still grow by. What other servers have is brought
-/// here by anybody's pull request: the last part is left to those who push.
-async fn enter(shared: &Arc<Shared>, id: &RepoId) -> Result<(Repo, Room), FetchEnd> {
+/// The repository, and its part of what it may still grow by: less for what anybody's pull request
+/// asks for.
+async fn enter(
+    shared: &Arc<Shared>,
+    id: &RepoId,
+    backing: Backing,
+) -> Result<(Repo, Room), FetchEnd> {
     let (shared, id) = (Arc::clone(shared), id.clone());
     let looking = tokio::task::spawn_blocking(move || {
         let repo = shared.repositories.open(&id)?;
-        let room = shared.rooms.enter(&id, repo.size()?, Backing::PullRequests);
+        let room = shared.rooms.enter(&id, repo.size()?, backing);
         let most = shared.max_owner_bytes.unwrap_or(u64::MAX);
         let too_much = most < u64::MAX && shared.repositories.size_of_owner(&id.owner)? >= most;
         Ok::<_, GitError>(match room {

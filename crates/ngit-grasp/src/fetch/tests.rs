@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use grasp_core::clone_url::{CloneUrl, Domain};
 use grasp_core::git::ObjectId;
+use grasp_core::push::Backing;
 use grasp_core::{Identifier, Pubkey, RepoId};
 use grasp_git::Repo;
 use grasp_git::fetch::Pace;
@@ -69,6 +70,7 @@ impl Home {
             repo: id(),
             url: CloneUrl::parse(url).unwrap(),
             wants: Arc::from([want]),
+            backing: Backing::PullRequests,
         };
         self.fetcher.start(FetchNo(number), ask);
     }
@@ -256,12 +258,24 @@ async fn strangers_lead_us_to_no_private_address_but_the_operator_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_that_moved_is_found_at_its_new_place() {
     let mut stage = Stage::new(&[]).await;
-    let moved = GitHost::start(&[GitFault::MovedTo(stage.url())]).await;
-    stage.home.start(1, &moved.url("old.git"), stage.tip);
+    stage.host.behave(&[GitFault::Renamed {
+        from: "old.git".to_owned(),
+        to: stage.url(),
+    }]);
+    let old = stage.host.url("old.git");
+    stage.home.start(1, &old, stage.tip);
     assert_eq!(stage.home.done().await.0.end, FetchEnd::Answered);
-    assert_eq!(moved.seen().requests.len(), 1);
     assert_eq!(stage.host.seen().posts(), 2);
     assert!(stage.home.has(stage.tip));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_host_sends_us_to_another() {
+    let mut stage = Stage::new(&[]).await;
+    let moved = GitHost::start(&[GitFault::MovedTo(stage.url())]).await;
+    stage.home.start(1, &moved.url("old.git"), stage.tip);
+    assert_eq!(stage.home.done().await.0.end, FetchEnd::Unreachable);
+    assert_eq!(stage.host.seen().requests.len(), 0, "it has its own budget");
 }
 
 #[tokio::test(flavor = "multi_thread")]

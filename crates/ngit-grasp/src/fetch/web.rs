@@ -15,6 +15,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, Method, Request, Response};
 use bytes::{Buf as _, Bytes};
+use grasp_core::clone_url::CloneUrl;
 use grasp_core::sync::io::End;
 use grasp_git::fetch::{
     ADVERT_TYPE, NoReply, Question, REQUEST_TYPE, RESULT_TYPE, Reply, Transport, Version,
@@ -198,7 +199,8 @@ impl Web {
         sent.map_err(|_| NoReply::Unreachable)
     }
 
-    /// Where the repository is said to be. Encryption is not given up on the way.
+    /// Where the repository is said to be, on the same host and port: another one has a budget of
+    /// its own, and nobody shall send us there around it. Encryption is not given up on the way.
     fn led_to(&self, headers: &HeaderMap) -> Result<String, NoReply> {
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
         let here = Url::parse(&format!("{}{ADVERT}", self.base)).ok();
@@ -208,8 +210,9 @@ impl Web {
         };
         let may = there.scheme() == "https" || there.scheme() == here.scheme();
         let base = there.as_str().strip_suffix(ADVERT);
+        let domain = |url: &str| CloneUrl::parse(url).map(|url| url.domain().clone());
         match base {
-            Some(base) if may => Ok(base.to_owned()),
+            Some(base) if may && domain(base) == domain(&self.base) => Ok(base.to_owned()),
             _ => Err(NoReply::Unreachable),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use grasp_core::clone_url::CloneUrl;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::push::Backing;
 use grasp_core::{FetchNo, Identifier, Pubkey, RepoId};
 use grasp_git::Repo;
 use grasp_git::fetch::FetchLimits;
@@ -60,6 +61,7 @@ impl Home {
             repo: id(),
             url: CloneUrl::parse(url).unwrap(),
             wants: Arc::from(wants),
+            backing: Backing::PullRequests,
         };
         self.fetcher.start(FetchNo(1), ask);
         loop {

@@ -136,7 +136,10 @@ fn the_information_document_says_who_and_what_this_is() {
     assert_eq!(document["self"], json!(Author::new(7).pubkey()));
     assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
     assert!(document["software"].is_string());
-    assert_eq!(document["supported_grasps"], json!(["GRASP-01", "GRASP-02"]));
+    assert_eq!(
+        document["supported_grasps"],
+        json!(["GRASP-01", "GRASP-02"])
+    );
     assert_eq!(
         document["supported_nips"],
         json!([1, 9, 11, 22, 34, 40, 42, 45, 62, 67, 70, 77])

@@ -95,6 +95,10 @@ impl Answer<'_> {
                 let location = format!("{base}/info/refs?{}", request.query);
                 Some((302, format!("Location: {location}\r\n")))
             }
+            GitFault::Renamed { from, to } if request.path.contains(from.as_str()) => {
+                let location = format!("{to}/info/refs?{}", request.query);
+                Some((302, format!("Location: {location}\r\n")))
+            }
             _ => None,
         });
         if let Some((status, header)) = status {

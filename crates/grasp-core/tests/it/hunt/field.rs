@@ -10,6 +10,7 @@ use grasp_core::clone_url::{CloneUrl, Domain};
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::hunt::{Grounds, Hunt, HuntNote, MAX_FLIGHTS, Need, Order, Source};
+use grasp_core::push::Backing;
 use grasp_core::{DomainLimits, EventId, FetchNo, HuntLimits, Identifier, Mono, Pubkey, RepoId};
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -158,6 +159,7 @@ impl Field {
         let need = Need {
             event: event(n),
             objects: objects.iter().copied().map(object).collect(),
+            backing: Backing::State,
             servers: servers.iter().map(|at| url(at)).collect(),
         };
         self.ground.held.entry(repo.clone()).or_default().push(need);
