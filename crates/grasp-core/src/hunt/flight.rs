@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Rank;
+use super::io::{FetchEnd, Fetched};
 use crate::clock::Mono;
 use crate::clone_url::CloneUrl;
 use crate::git::ObjectId;
@@ -31,6 +32,22 @@ pub struct Flight {
     pub begun: Mono,
     pub pace: Pace,
     pub stopped: bool,
+    /// It was stopped because it sent nothing and others waited.
+    pub given_up: bool,
+}
+
+impl Flight {
+    /// One that was given up was too slow, whoever stopped it.
+    pub fn as_it_was(&self, fetched: &Fetched) -> Fetched {
+        let end = match fetched.end {
+            FetchEnd::Stopped if self.given_up => FetchEnd::TooSlow,
+            end => end,
+        };
+        Fetched {
+            end,
+            ..fetched.clone()
+        }
+    }
 }
 
 /// Whether another server may be asked beside it.
@@ -70,6 +87,7 @@ impl Flights {
             begun: now,
             pace: Pace::Young(now + patience),
             stopped: false,
+            given_up: false,
         };
         self.all.insert(no, flight);
         self.hedges.insert((now + patience, no));
@@ -96,6 +114,27 @@ impl Flights {
         self.set_pace(no, Pace::Flowing);
         let flight = self.all.get_mut(&no);
         flight.is_some_and(|flight| !std::mem::replace(&mut flight.stopped, true))
+    }
+
+    /// Of these, the one that sends nothing for the longest time.
+    pub fn latest_of<'a>(&self, among: impl Iterator<Item = &'a FetchNo>) -> Option<FetchNo> {
+        let late = |no: &&FetchNo| {
+            let flight = self.all.get(no);
+            flight.is_some_and(|flight| flight.pace == Pace::Late && !flight.stopped)
+        };
+        among.filter(late).min().copied()
+    }
+
+    /// The same among all.
+    pub fn latest(&self) -> Option<FetchNo> {
+        self.latest_of(self.all.keys())
+    }
+
+    /// It makes room for others.
+    pub fn give_up(&mut self, no: FetchNo) {
+        if let Some(flight) = self.all.get_mut(&no) {
+            flight.given_up = true;
+        }
     }
 
     /// One that should have begun to flow by now.

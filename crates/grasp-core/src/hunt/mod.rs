@@ -173,6 +173,7 @@ impl Hunt {
         }
         while let Some(no) = self.flights.take_late(now) {
             if let Some(repo) = self.flights.get(no).map(|flight| flight.repo.clone()) {
+                self.make_way(&repo);
                 self.wake(&repo, now);
             }
         }
@@ -196,6 +197,7 @@ impl Hunt {
         grounds: &dyn Grounds,
     ) -> Option<RepoId> {
         let flight = self.flights.end(fetch)?;
+        let fetched = &flight.as_it_was(fetched);
         self.judge(&flight, fetched.end, now);
         self.conclude(fetch, &flight, fetched, now);
         if self.is_on() {

@@ -10,6 +10,7 @@ use super::{Grounds, Hunt, HuntNote, Need, Order};
 use crate::clock::Mono;
 use crate::clone_url::{CloneUrl, Domain};
 use crate::nip34::RepoId;
+use crate::ticket::FetchNo;
 
 impl Hunt {
     /// Gives everybody in line a turn, as long as fetches may begin.
@@ -21,6 +22,43 @@ impl Hunt {
                 None => break,
             }
         }
+        if self.paused.is_none() && self.line.len() > 0 {
+            self.make_room();
+        }
+    }
+
+    /// Those who send nothing keep nobody waiting: servers that never answer would take every
+    /// place.
+    fn make_room(&mut self) {
+        for _ in 0..self.line.len() {
+            match self.flights.latest() {
+                Some(no) => self.give_up(no),
+                None => return,
+            }
+        }
+    }
+
+    /// The same for one repository that may ask nobody else.
+    pub(super) fn make_way(&mut self, repo: &RepoId) {
+        let Some(quarry) = self.queue.get(repo) else {
+            return;
+        };
+        let full = quarry.flights.len() >= MAX_FLIGHTS && quarry.next().is_some();
+        let all_late = quarry.flights.iter().all(|no| {
+            let flight = self.flights.get(*no);
+            flight.is_some_and(|flight| flight.pace == Pace::Late)
+        });
+        if full
+            && all_late
+            && let Some(no) = self.flights.latest_of(quarry.flights.iter())
+        {
+            self.give_up(no);
+        }
+    }
+
+    fn give_up(&mut self, no: FetchNo) {
+        self.flights.give_up(no);
+        self.stop(no);
     }
 
     /// Path 1: the repository's own attempt.

@@ -295,7 +295,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         Ok(Packets::new(Counted::new(
             reply.body,
             bytes,
-            self.limits.max_bytes,
+            with_frames(self.limits.max_bytes),
         )))
     }
 
@@ -387,4 +387,9 @@ pub(super) async fn ours<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, GitError> + Send + 'static,
 ) -> Result<R, FetchEnd> {
     off_the_loop(work).await.map_err(|error| end_of(&error))
+}
+
+/// What a pack of so many bytes may take on the wire, with frames and a word beside it.
+fn with_frames(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8).saturating_add(256 * 1024)
 }

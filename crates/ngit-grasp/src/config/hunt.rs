@@ -45,10 +45,13 @@ impl Config {
     /// How other git servers are reached, and what they may bring.
     pub fn fetch_options(&self) -> fetch::Options {
         let (max_bytes, deadline) = (self.hunt_fetch_bytes.as_u64(), self.hunt_fetch_timeout);
-        // Of a whole history that came in slices, too: no less than what is pushed.
+        // Also of a whole history that came in slices: no less than what is pushed.
+        let pushed = PackLimits::default();
         let pack = PackLimits {
+            max_bytes: max_bytes.max(pushed.max_bytes),
+            deadline: deadline.max(pushed.deadline),
             max_memory: FETCH_MEMORY,
-            ..PackLimits::default()
+            ..pushed
         };
         let owner_bytes = self.hunt_max_owner_bytes.as_u64();
         fetch::Options {

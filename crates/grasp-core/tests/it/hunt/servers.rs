@@ -1,5 +1,6 @@
 //! Which server is asked for which objects (G3, G6).
 
+use grasp_core::HuntLimits;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use grasp_core::hunt::{MAX_SERVERS, MAX_WANTS, Source};
 
@@ -90,7 +91,8 @@ fn who_had_the_last_data_is_asked_first() {
     assert!(field.hunt.is_empty());
 }
 
-/// A server that sends nothing for five seconds has the next one asked beside it, not a third.
+/// A server that sends nothing for five seconds has the next one asked beside it; when that is
+/// silent too, the first makes way for a third.
 #[test]
 fn a_silent_server_has_another_asked_beside_it() {
     let mut field = Field::new();
@@ -102,12 +104,32 @@ fn a_silent_server_has_another_asked_beside_it() {
     let asked = [
         (500, "one".to_owned()),
         (5_500, "two".to_owned()),
-        (30_500, "three".to_owned()),
+        (10_500, "three".to_owned()),
     ];
     assert_eq!(field.asked_at(), asked);
-    assert_eq!(field.released_at(1), Some(30_600));
-    assert_eq!(field.stopped.len(), 1, "the second is of no use any more");
+    assert_eq!(field.released_at(1), Some(10_600));
+    assert_eq!(field.stopped.len(), 2, "neither is of use any more");
     assert!(field.open().is_empty());
+}
+
+/// Servers that never answer keep nobody waiting for a place, and are left alone after a while.
+#[test]
+fn silent_servers_make_room_for_others() {
+    let limits = HuntLimits {
+        fetches: 2,
+        ..HuntLimits::default()
+    };
+    let mut field = Field::with(limits);
+    for n in 1..=6 {
+        let name = format!("tarpit{n}");
+        field.server(&name, Server::ends(FetchEnd::TooSlow).after(90 * SECOND));
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.server("good", Server::with(&[7]));
+    field.hold(&repo(7), 7, &["good"], Source::Synced);
+    field.pass_to(MINUTE);
+    let released = field.released_at(7);
+    assert!(released.is_some_and(|at| at < 20_000), "{released:?}");
 }
 
 /// A pack that flows is waited for, however long it is.
