@@ -275,6 +275,12 @@ fn questions_per_second(address: SocketAddr, path: &str) -> f64 {
 }
 
 fn ask(stream: &mut TcpStream, path: &str) {
+    let refs = ls_refs(stream, path);
+    assert!(refs.contains("refs/heads/topic-7"), "{refs}");
+}
+
+/// The answer to that question.
+pub fn ls_refs(stream: &mut TcpStream, path: &str) -> String {
     let get = format!(
         "GET {path}/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\nGit-Protocol: version=2\r\n\r\n"
     );
@@ -287,12 +293,7 @@ fn ask(stream: &mut TcpStream, path: &str) {
         body.len()
     );
     stream.write_all(post.as_bytes()).expect("a request");
-    let answer = read_response(stream);
-    assert!(
-        String::from_utf8_lossy(&answer).contains("refs/heads/topic-7"),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
+    String::from_utf8_lossy(&read_response(stream)).into_owned()
 }
 
 /// A whole response, chunked or of known length.

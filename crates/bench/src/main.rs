@@ -1,4 +1,4 @@
-//! `cargo run --release -p bench -- relay`, or `git`, `sync`, `planner`: figures next to their limits,
+//! `cargo run --release -p bench -- relay`, or `git`, `sync`, `planner`, `hunt`: figures next to their limits,
 //! taken in one run, against the real binary where there is one. Machines are noisy: trust ratios,
 //! not single numbers.
 
@@ -11,6 +11,7 @@
 
 mod cgi;
 mod git;
+mod hunt;
 mod load;
 mod planner;
 mod process;
@@ -22,12 +23,13 @@ mod synth;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo run --release -p bench -- (relay | git | sync | planner) [--quick]
+    "usage: cargo run --release -p bench -- (relay | git | sync | planner | hunt) [--quick]
 
   relay    ingest, queries, fan-out, NIP-77, memory and start of the relay
   git      clones, pushes and questions about refs, next to git http-backend
   sync     from nothing to everything of three other relays, live, and after a restart
   planner  what a new issue costs, and the memory of repositories and issues, in process
+  hunt     git data from another server, and of 1,000 repositories from hosts of which half are dead
   --quick  a tenth of the work, to try the benchmark itself";
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("git") => git::run(scale),
         Some("sync") => sync::run(scale),
         Some("planner") => planner::run(scale),
+        Some("hunt") => hunt::run(scale),
         _ => {
             println!("{USAGE}");
             return ExitCode::from(2);

@@ -55,14 +55,21 @@ pub fn fill(data_dir: &Path, events: impl IntoIterator<Item = Event>) {
 
 /// User and system time of a process, in seconds.
 pub fn cpu_seconds(pid: u32) -> f64 {
+    ticks(pid, [11, 12]) / 100.0
+}
+
+/// User and system time of those that a process started and that have ended, in seconds.
+pub fn cpu_of_children(pid: u32) -> f64 {
+    ticks(pid, [13, 14]) / 100.0
+}
+
+/// Fields of `/proc/PID/stat`, counted from the one after the name, together.
+fn ticks(pid: u32, which: [usize; 2]) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
     let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let ticks: f64 = [11, 12]
-        .iter()
-        .map(|n| fields[*n].parse::<f64>().expect("a number"))
-        .sum();
-    ticks / 100.0
+    let ticks = which.map(|n| fields[n].parse::<f64>().expect("a number"));
+    ticks.iter().sum()
 }
 
 /// A line of `/proc/PID/status`, in megabytes.
