@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use grasp_core::git::ObjectId;
 use tokio::io::AsyncWriteExt as _;
@@ -141,13 +141,14 @@ impl Slices {
     }
 
     /// Everything that the tips reach is here or in the repository.
-    pub async fn are_whole(&self, repo: &Repo, tips: &[ObjectId], deadline: Duration) -> bool {
+    pub async fn are_whole(&self, repo: &Repo, tips: &[ObjectId], limits: &PackLimits) -> bool {
         let Ok(input) = self.revisions(repo, tips).await else {
             return false;
         };
         let command = self.command("rev-list", repo);
         let command = command.flag("--objects").flag("--quiet").flag("--stdin");
-        let ran = command.run(input, 0, deadline).await;
+        let command = command.memory(limits.max_memory);
+        let ran = command.run(input, 0, limits.deadline).await;
         ran.is_ok_and(|(finished, _)| finished.is_ok())
     }
 

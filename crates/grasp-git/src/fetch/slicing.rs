@@ -36,7 +36,7 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         if !may_be_whole {
             return Err(FetchEnd::Cut { kept: true });
         }
-        let ended = match slices.are_whole(self.repo, wants, limits.deadline).await {
+        let ended = match slices.are_whole(self.repo, wants, &limits).await {
             true => slices.unite(self.repo, wants, &limits).await,
             false if slices.are_exhausted() => slices.give_up().await,
             false => return Err(FetchEnd::Cut { kept: true }),
