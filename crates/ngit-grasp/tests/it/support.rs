@@ -372,6 +372,8 @@ pub fn read_reply(stream: &mut TcpStream) -> Reply {
         match stream.read(&mut chunk) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            // A signal, such as the end of a process.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             // It may close with something of ours unread.
             Err(error) if error.kind() == ErrorKind::ConnectionReset && !bytes.is_empty() => break,
             Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
