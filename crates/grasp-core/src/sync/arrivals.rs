@@ -11,7 +11,7 @@ use super::downloads::BatchNo;
 use super::items::Items;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
-use super::session::Purpose;
+use super::subs::Purpose;
 use super::{Here, Sync, SyncEffect, Timer};
 use crate::clock::{Mono, Now, Timestamp};
 use crate::event::{Event, Kind};
@@ -201,9 +201,9 @@ impl Sync {
     /// Why the request was made that brought an event; none for a live one.
     fn via(&self, id: &EventId, from: Delivery) -> Option<Via> {
         let session = self.peers.get(&from.relay)?.session()?;
-        let sub = session.subs.get(&from.sub)?;
+        let sub = session.subs.get(from.sub)?;
         let batch = match &sub.purpose {
-            Purpose::Live { .. } if sub.ended => return None,
+            Purpose::Live { .. } if sub.is_over() => return None,
             Purpose::Live { batch: None, .. } => return Some(Via::First),
             Purpose::Fetch { .. } => self.downloads.waiting(id).next(),
             _ => sub.batch(),

@@ -53,15 +53,15 @@ impl Sync {
             return Ok(());
         };
         let url = &known.url;
-        let waits = session.subs.values().any(|sub| sub.deadline.is_some());
+        let waits = session.subs.busy().next().is_some();
         let pauses = peer.paused.is_some() || peer.not_before.is_some();
         if (waits || pauses) && !self.agenda.has(Timer::Work(relay)) {
             return Err(format!("requests at {url} have no end"));
         }
         for (no, batch) in &session.batches {
             let of_batch = |batch| batch == Some(*no);
-            let open = session.subs.values();
-            let open = open.filter(|sub| !sub.ended && of_batch(sub.batch()));
+            let open = session.subs.busy();
+            let open = open.filter(|(_, sub)| of_batch(sub.batch()));
             if open.count() != batch.running {
                 return Err(format!("requests of {no:?} at {url} are miscounted"));
             }
@@ -70,7 +70,7 @@ impl Sync {
                 return Err(format!("{no:?} at {url} is over and not ended"));
             }
         }
-        let idle = session.subs.values().all(|sub| sub.ended);
+        let idle = !waits;
         let work = !session.batches.is_empty() || !known.missing().is_empty();
         let elsewhere = known.missing().overlaps(&self.leading) || !self.downloads.is_empty();
         if idle && work && !pauses && !elsewhere && !self.stopping {

@@ -6,7 +6,7 @@ use super::capabilities::Reconciles;
 use super::downloads::BatchNo;
 use super::io::Complaint;
 use super::note::Note;
-use super::session::{Purpose, Sub};
+use super::subs::{Purpose, Sub};
 use super::work::AHEAD;
 use super::{Here, Sync};
 use crate::clock::{Now, Timestamp};
@@ -37,7 +37,7 @@ impl Sync {
         let Some(sub) = self.sub(relay, no) else {
             return;
         };
-        sub.deadline = Some(deadline);
+        sub.put_off(deadline);
         let Purpose::Compare { batch, .. } = sub.purpose else {
             return;
         };

@@ -7,7 +7,8 @@ use super::downloads::BatchNo;
 use super::io::{Complaint, FromRelay, ToRelay};
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
-use super::session::{Auth, Purpose, Sub};
+use super::session::Auth;
+use super::subs::{Purpose, Sub};
 use super::{Here, Sync};
 use crate::clock::{Now, Timestamp};
 use crate::id::EventId;
@@ -84,7 +85,7 @@ impl Sync {
     }
 
     pub(super) fn sub(&mut self, relay: RelayNo, no: SubNo) -> Option<&mut Sub> {
-        self.session_mut(relay)?.subs.get_mut(&no)
+        self.session_mut(relay)?.subs.get_mut(no)
     }
 
     /// A frame of a subscription has become something.
@@ -94,13 +95,11 @@ impl Sync {
             return;
         };
         session.progress = now.mono;
-        let Some(sub) = session.subs.get_mut(&no) else {
+        let Some(sub) = session.subs.get_mut(no) else {
             return;
         };
         sub.settled = sub.settled.saturating_add(1);
-        if sub.deadline.is_some() {
-            sub.deadline = Some(deadline);
-        }
+        sub.put_off(deadline);
         match &mut sub.purpose {
             Purpose::Page { paging, .. } => paging.took(id, at),
             Purpose::Fetch { ids, .. } => {
@@ -121,13 +120,13 @@ impl Sync {
     fn on_eose(&mut self, relay: RelayNo, no: SubNo, sent: u32, complete: bool, now: Now) {
         self.answered(relay, no);
         let deadline = now.mono + self.limits.request_timeout;
-        let is_open = |sub: &&mut Sub| sub.sent.is_none() && !sub.ended;
+        let is_open = |sub: &&mut Sub| sub.sent.is_none() && !sub.is_over();
         let Some(sub) = self.sub(relay, no).filter(is_open) else {
             return;
         };
         sub.sent = Some(sent);
         sub.complete = complete;
-        sub.deadline = Some(deadline);
+        sub.put_off(deadline);
         if let Some(session) = self.session_mut(relay) {
             session.says_eose = true;
         }
@@ -140,7 +139,7 @@ impl Sync {
     pub(super) fn settle(&mut self, relay: RelayNo, no: SubNo, now: Now) {
         if let Some(sub) = self.sub(relay, no)
             && sub.is_settled()
-            && !sub.ended
+            && !sub.is_over()
         {
             self.on_settled(relay, no, now);
         }
@@ -194,11 +193,10 @@ impl Sync {
 
     /// It goes on to watch; what was stored before has come.
     fn on_watching(&mut self, relay: RelayNo, no: SubNo, cut: bool, now: Now) {
-        let Some(sub) = self.sub(relay, no) else {
+        let session = self.session_mut(relay);
+        let Some(sub) = session.and_then(|session| session.subs.end(no)) else {
             return;
         };
-        sub.ended = true;
-        sub.deadline = None;
         let stored = match &sub.purpose {
             Purpose::Live {
                 chunks,

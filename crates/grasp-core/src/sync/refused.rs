@@ -5,7 +5,8 @@ use super::batch::Step;
 use super::downloads::BatchNo;
 use super::io::{Complaint, Fault, ToRelay};
 use super::note::Note;
-use super::session::{Auth, Purpose, Sub};
+use super::session::Auth;
+use super::subs::{Purpose, Sub};
 use crate::clock::Now;
 use crate::ticket::{RelayNo, SubNo};
 
@@ -20,7 +21,7 @@ impl Sync {
         let newest = self.peers.get(&relay).and_then(|peer| peer.session());
         let Some((no, compares)) = newest.and_then(|session| {
             let no = session.newest_unanswered()?;
-            let sub = session.subs.get(&no)?;
+            let sub = session.subs.get(no)?;
             Some((no, matches!(sub.purpose, Purpose::Compare { .. })))
         }) else {
             return;
@@ -42,7 +43,7 @@ impl Sync {
 
     pub(super) fn on_refused(&mut self, relay: RelayNo, no: SubNo, why: Complaint, now: Now) {
         if let Some(session) = self.session_mut(relay)
-            && session.subs.contains_key(&no)
+            && session.subs.get(no).is_some()
         {
             self.refuse(relay, no, why, now);
         }
@@ -223,9 +224,9 @@ impl Sync {
         let Some(session) = peer.session() else {
             return;
         };
-        let late = session.subs.iter();
-        let late = late.filter(|(_, sub)| sub.deadline.is_some_and(|at| at <= now.mono));
-        let late: Vec<SubNo> = late.map(|(no, _)| *no).collect();
+        let late = session.subs.busy();
+        let late = late.filter(|(_, sub)| sub.deadline().is_some_and(|at| at <= now.mono));
+        let late: Vec<SubNo> = late.map(|(no, _)| no).collect();
         for no in late {
             self.on_late(relay, no, now);
         }
@@ -240,17 +241,17 @@ impl Sync {
         };
         let (conn, heard) = (session.conn, session.heard);
         let (says_eose, without_eose) = (session.says_eose, session.without_eose);
-        let Some(sub) = session.subs.get_mut(&no) else {
+        let Some(sub) = session.subs.get_mut(no) else {
             return;
         };
         if sub.sent.is_some() && sub.patience > 0 {
             // It has said all; we have not judged all of it yet.
-            sub.deadline = Some(now.mono + patience);
+            sub.put_off(now.mono + patience);
             sub.patience -= 1;
             return;
         }
         // Without a word since the last frame, nobody knows what is still to come.
-        let speaks = sub.deadline.is_some_and(|at| heard + patience > at);
+        let speaks = sub.deadline().is_some_and(|at| heard + patience > at);
         let compares = matches!(sub.purpose, Purpose::Compare { .. });
         if sub.is_live() && !speaks {
             return self.watch_without_answer(relay, no, now);
@@ -278,11 +279,10 @@ impl Sync {
 
     /// It may watch all the same; what was stored before must be asked for again.
     fn watch_without_answer(&mut self, relay: RelayNo, no: SubNo, now: Now) {
-        let Some(sub) = self.sub(relay, no) else {
+        let session = self.session_mut(relay);
+        let Some(sub) = session.and_then(|session| session.subs.end(no)) else {
             return;
         };
-        sub.ended = true;
-        sub.deadline = None;
         let batch = sub.batch();
         self.replaced_in_silence(relay, no, now);
         if let Some(no) = batch

@@ -2,129 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::batch::{Batch, Step};
+use super::batch::Batch;
 use super::capabilities::Capabilities;
 use super::downloads::BatchNo;
-use super::filters::Chunk;
 use super::io::Fault;
 use super::items::Items;
-use super::paging::Paging;
+use super::subs::{Purpose, Sub, Subs};
 use crate::clock::{Mono, Timestamp};
 use crate::id::EventId;
 use crate::ticket::{ConnNo, SubNo};
 
 /// Requests for history that are open on one relay at once.
 const MAX_WORK: u32 = 4;
-/// Times that the deadline of an answered request is put off.
-const MAX_PATIENCE: u8 = 10;
 /// Watches that are refused before none is asked for any more.
 const MAX_REFUSED: u32 = 4;
 /// Faults of one connection before we hang up.
 const PATIENCE: u32 = 100;
-
-/// What a subscription or comparison is for.
-#[derive(Debug)]
-pub enum Purpose {
-    /// Watches; what is stored already belongs to the batch, if there is one.
-    Live {
-        chunks: Vec<Chunk>,
-        batch: Option<BatchNo>,
-    },
-    /// What was missed, in one request.
-    CatchUp {
-        batch: BatchNo,
-        chunks: Vec<Chunk>,
-        since: Option<Timestamp>,
-    },
-    Page {
-        batch: BatchNo,
-        step: Step,
-        paging: Paging,
-    },
-    Compare {
-        batch: BatchNo,
-        step: Step,
-    },
-    Fetch {
-        asked: Vec<EventId>,
-        /// Of these, what has not come.
-        ids: BTreeSet<EventId>,
-    },
-}
-
-#[derive(Debug)]
-pub struct Sub {
-    pub purpose: Purpose,
-    /// EVENT frames before its EOSE, once that came.
-    pub sent: Option<u32>,
-    /// Frames that have become something.
-    pub settled: u32,
-    /// The relay says that nothing older is there.
-    pub complete: bool,
-    /// It was taken as answered without an EOSE: there may be more.
-    pub unsure: bool,
-    /// What it was opened for is done; it may go on to watch.
-    pub ended: bool,
-    /// Without a word until then it has failed.
-    pub deadline: Option<Mono>,
-    /// How often its deadline was put off because we were slow to judge.
-    pub patience: u8,
-}
-
-impl Sub {
-    pub fn new(purpose: Purpose, deadline: Mono) -> Self {
-        Self {
-            purpose,
-            sent: None,
-            settled: 0,
-            complete: false,
-            unsure: false,
-            ended: false,
-            deadline: Some(deadline),
-            patience: MAX_PATIENCE,
-        }
-    }
-
-    /// Everything that came before its EOSE has found its place.
-    pub fn is_settled(&self) -> bool {
-        self.sent.is_some_and(|sent| self.settled >= sent)
-    }
-
-    pub fn is_live(&self) -> bool {
-        matches!(self.purpose, Purpose::Live { .. })
-    }
-
-    pub fn batch(&self) -> Option<BatchNo> {
-        match &self.purpose {
-            Purpose::Live { batch, .. } => *batch,
-            Purpose::CatchUp { batch, .. }
-            | Purpose::Page { batch, .. }
-            | Purpose::Compare { batch, .. } => Some(*batch),
-            Purpose::Fetch { .. } => None,
-        }
-    }
-
-    /// What it watches.
-    pub fn watched(&self) -> Items {
-        let mut items = Items::default();
-        if let Purpose::Live { chunks, .. } = &self.purpose {
-            chunks.iter().for_each(|chunk| items.add(&chunk.items()));
-        }
-        items
-    }
-
-    pub fn filters(&self) -> usize {
-        match &self.purpose {
-            Purpose::Live { chunks, .. } | Purpose::CatchUp { chunks, .. } => filters_of(chunks),
-            _ => 1,
-        }
-    }
-}
-
-pub fn filters_of(chunks: &[Chunk]) -> usize {
-    let count = |chunk: &Chunk| chunk.layer.letters().len().max(1);
-    chunks.iter().map(count).sum()
-}
 
 /// Whether we have shown who we are.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -158,8 +51,7 @@ pub struct Session {
     pub heard_unix: Timestamp,
     /// The last word that brought something on.
     pub progress: Mono,
-    pub subs: BTreeMap<SubNo, Sub>,
-    next_sub: u32,
+    pub subs: Subs,
     /// What is watched.
     pub live: Items,
     pub batches: BTreeMap<BatchNo, Batch>,
@@ -187,8 +79,7 @@ impl Session {
             heard: mono,
             heard_unix: unix,
             progress: mono,
-            subs: BTreeMap::new(),
-            next_sub: 0,
+            subs: Subs::default(),
             live: Items::default(),
             batches: BTreeMap::new(),
             auth: Auth::default(),
@@ -204,14 +95,7 @@ impl Session {
         }
     }
 
-    /// The number of the one that is opened next.
-    pub fn next_sub(&self) -> SubNo {
-        SubNo(self.next_sub)
-    }
-
     pub fn open(&mut self, sub: Sub) -> SubNo {
-        let no = SubNo(self.next_sub);
-        self.next_sub += 1;
         if let Some(batch) = sub.batch().and_then(|batch| self.batches.get_mut(&batch)) {
             batch.running += 1;
         }
@@ -220,14 +104,13 @@ impl Session {
                 self.live.add(&chunk.items());
             }
         }
-        self.subs.insert(no, sub);
-        no
+        self.subs.open(sub)
     }
 
     /// Takes it off the table; what it watched is not watched any more.
     pub fn close(&mut self, no: SubNo) -> Option<Sub> {
-        let sub = self.subs.remove(&no)?;
-        if !sub.ended
+        let sub = self.subs.close(no)?;
+        if !sub.is_over()
             && let Some(batch) = sub.batch().and_then(|batch| self.batches.get_mut(&batch))
         {
             batch.running -= 1;
@@ -244,10 +127,14 @@ impl Session {
 
     /// The same for watches that nothing waits for.
     pub fn close_watches(&mut self, subs: &BTreeSet<SubNo>) {
-        for no in subs {
-            self.subs.remove(no);
-        }
+        self.drop_watches(subs);
         self.live = self.watched();
+    }
+
+    fn drop_watches(&mut self, subs: &BTreeSet<SubNo>) {
+        for no in subs {
+            self.subs.close(*no);
+        }
     }
 
     /// It goes on to watch.
@@ -263,7 +150,7 @@ impl Session {
             .outgoing
             .take_if(|outgoing| outgoing.awaited.is_empty())?;
         match outgoing.covered {
-            true => self.subs.retain(|no, _| !outgoing.old.contains(no)),
+            true => self.drop_watches(&outgoing.old),
             false => self.close_watches(&outgoing.old),
         }
         Some(outgoing)
@@ -276,7 +163,7 @@ impl Session {
 
     fn watched(&self) -> Items {
         let mut live = Items::default();
-        for sub in self.subs.values() {
+        for (_, sub) in self.subs.iter() {
             live.add(&sub.watched());
         }
         live
@@ -284,21 +171,32 @@ impl Session {
 
     /// Those that watch, and stay.
     pub fn live(&self) -> impl DoubleEndedIterator<Item = (SubNo, &Sub)> {
-        let subs = self.subs.iter().map(|(no, sub)| (*no, sub));
+        let subs = self.subs.iter();
         subs.filter(|(no, sub)| sub.is_live() && !self.is_outgoing(*no))
     }
 
+    /// Those of few items.
+    pub fn small(&self, most: u64) -> impl Iterator<Item = (SubNo, &Sub)> {
+        let small = self.subs.smaller_than(most);
+        small.filter(|(no, _)| !self.is_outgoing(*no))
+    }
+
+    fn outgoing(&self) -> impl Iterator<Item = &Sub> {
+        let old = self.outgoing.iter().flat_map(|outgoing| &outgoing.old);
+        old.filter_map(|no| self.subs.get(*no))
+    }
+
     pub fn live_subs(&self) -> usize {
-        self.live().count()
+        self.subs.watches() - self.outgoing().count()
     }
 
     pub fn live_filters(&self) -> usize {
-        self.live().map(|(_, sub)| sub.filters()).sum()
+        self.subs.filters() - self.outgoing().map(Sub::filters).sum::<usize>()
     }
 
     /// Room for one more request for history.
     pub fn has_room_to_work(&self, allowed: &Capabilities) -> bool {
-        let working = self.subs.values().filter(|sub| !sub.is_live()).count();
+        let working = self.subs.len() - self.subs.watches();
         working < work_slots(allowed) && self.subs.len() < allowed.subscriptions as usize
     }
 
@@ -323,13 +221,13 @@ impl Session {
     }
 
     pub fn fetches(&self) -> usize {
-        let is_fetch = |sub: &&Sub| matches!(sub.purpose, Purpose::Fetch { .. });
-        self.subs.values().filter(is_fetch).count()
+        let is_fetch = |sub: &Sub| matches!(sub.purpose, Purpose::Fetch { .. });
+        self.subs.busy().filter(|(_, sub)| is_fetch(sub)).count()
     }
 
     /// It was asked for, and the answer is not complete yet.
     pub fn fetches_event(&self, id: &EventId) -> bool {
-        self.subs.values().any(|sub| match &sub.purpose {
+        self.subs.busy().any(|(_, sub)| match &sub.purpose {
             Purpose::Fetch { asked, .. } => asked.contains(id),
             _ => false,
         })
@@ -337,9 +235,8 @@ impl Session {
 
     /// The request that an answer without a name is for.
     pub fn newest_unanswered(&self) -> Option<SubNo> {
-        let unanswered = self.subs.iter().rev();
-        let mut unanswered = unanswered.filter(|(_, sub)| sub.sent.is_none());
-        unanswered.next().map(|(no, _)| *no)
+        let mut busy = self.subs.busy().rev();
+        busy.find(|(_, sub)| sub.sent.is_none()).map(|(no, _)| no)
     }
 
     /// What is on its way for these may have passed something by: it is asked for again.
@@ -350,7 +247,8 @@ impl Session {
     }
 
     pub fn next_deadline(&self) -> Option<Mono> {
-        self.subs.values().filter_map(|sub| sub.deadline).min()
+        let busy = self.subs.busy();
+        busy.filter_map(|(_, sub)| sub.deadline()).min()
     }
 
     /// True for the first of its kind.
@@ -374,13 +272,7 @@ impl Session {
             batch.items.repos.remove(repo);
             batch.leads.repos.remove(repo);
         }
-        for sub in self.subs.values_mut() {
-            if let Purpose::Live { chunks, .. } = &mut sub.purpose {
-                for chunk in chunks.iter_mut().filter(|chunk| chunk.is_of_repositories()) {
-                    chunk.members.remove(repo);
-                }
-            }
-        }
+        self.subs.forget_repo(repo);
     }
 }
 

@@ -10,7 +10,8 @@ use super::filters::{Chunk, chunks};
 use super::io::ToRelay;
 use super::items::{Items, RootIx};
 use super::note::Note;
-use super::session::{Outgoing, Purpose, Session, Sub, filters_of};
+use super::session::{Outgoing, Session};
+use super::subs::{Purpose, Sub, filters_of};
 use super::work::{FLOOD, is_void};
 use super::{Sync, Timer};
 use crate::clock::{Now, Timestamp};
@@ -129,7 +130,7 @@ impl Sync {
             return false;
         };
         let lately = session.looked.is_some_and(|at| now.mono < at + REPACK);
-        let unanswered = session.subs.values().any(|sub| sub.is_live() && !sub.ended);
+        let unanswered = session.subs.busy().any(|(_, sub)| sub.is_live());
         if lately && !full || unanswered || session.outgoing.is_some() {
             return false;
         }
@@ -143,12 +144,9 @@ impl Sync {
         let session = peer.session()?;
         let most = self.limits.tags_per_filter as u64;
         let (mut old, mut items) = (BTreeSet::new(), Items::default());
-        for (no, sub) in session.live() {
-            let watched = sub.watched();
-            if watched.len() < most {
-                old.insert(no);
-                items.add(&watched);
-            }
+        for (no, sub) in session.small(most) {
+            old.insert(no);
+            items.add(&sub.watched());
         }
         for chunk in new.iter().flatten() {
             items.add(&chunk.items());
@@ -218,9 +216,9 @@ impl Sync {
             self.open_watch(relay, request, None, now);
         }
         if let Some(session) = self.session_mut(relay) {
-            let opened = session.subs.range(before..);
+            let opened = session.subs.busy().map(|(no, _)| no);
             session.outgoing = Some(Outgoing {
-                awaited: opened.map(|(no, _)| *no).collect(),
+                awaited: opened.filter(|no| *no >= before).collect(),
                 old: packed.old,
                 covered: packed.covers,
             });
@@ -233,7 +231,7 @@ impl Sync {
             return;
         };
         let mut moved = Items::default();
-        for sub in packed.old.iter().filter_map(|no| session.subs.get(no)) {
+        for sub in packed.old.iter().filter_map(|no| session.subs.get(*no)) {
             moved.add(&sub.watched());
         }
         session.close_watches(&packed.old);
@@ -263,7 +261,7 @@ impl Sync {
         if !outgoing.is_some_and(|outgoing| outgoing.awaited.contains(&no)) {
             return;
         }
-        let items = session.subs.get(&no).map(Sub::watched).unwrap_or_default();
+        let items = session.subs.get(no).map(Sub::watched).unwrap_or_default();
         session.fail(&items);
         self.answered(relay, no);
         self.doubt(relay, &items, now);
@@ -283,7 +281,7 @@ impl Sync {
 
     fn next_sub(&self, relay: RelayNo) -> SubNo {
         let session = self.peers.get(&relay).and_then(|peer| peer.session());
-        session.map_or(SubNo(0), Session::next_sub)
+        session.map_or(SubNo(0), |session| session.subs.next())
     }
 
     fn expect_turn_if_needed(&mut self, relay: RelayNo, now: Now) {
@@ -386,10 +384,10 @@ impl Sync {
     /// A watch has ended: what it was for is caught up with, and what is on its way for it is
     /// looked at again.
     pub(super) fn on_unwatched(&mut self, relay: RelayNo, sub: Sub, now: Now) {
-        let Purpose::Live { chunks, batch } = sub.purpose else {
+        let Purpose::Live { chunks, batch } = &sub.purpose else {
             return;
         };
-        for chunk in &chunks {
+        for chunk in chunks {
             self.doubt(relay, &chunk.items(), now);
         }
         self.expect_turn(relay, now);
@@ -398,11 +396,11 @@ impl Sync {
         };
         // Where nothing can be watched, turns look back far enough.
         if !session.is_unwatchable() {
-            for chunk in &chunks {
+            for chunk in chunks {
                 session.fail(&chunk.items());
             }
         }
-        if let Some(no) = batch.filter(|_| !sub.ended) {
+        if let Some(no) = batch.filter(|_| !sub.is_over()) {
             self.fail(relay, no, now);
         }
     }

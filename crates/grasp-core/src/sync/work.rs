@@ -12,7 +12,7 @@ use super::items::Items;
 use super::note::Note;
 use super::paging::Paging;
 use super::peer::Peer;
-use super::session::{Purpose, Sub};
+use super::subs::{Purpose, Sub};
 use super::{Here, Sync, Timer};
 use crate::clock::{Now, Timestamp};
 use crate::filter::Filter;
