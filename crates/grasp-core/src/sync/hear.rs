@@ -178,8 +178,9 @@ impl Sync {
                 let end = PageEnd { complete, unsure };
                 self.on_page(relay, batch, step, paging, end, now);
             }
-            Purpose::Fetch { ids, .. } => {
-                self.on_fetched(relay, sent, ids.into_iter().collect(), now)
+            Purpose::Fetch { asked, ids } => {
+                let missing: Vec<EventId> = ids.into_iter().collect();
+                self.on_fetched(relay, asked.len() - missing.len(), missing, now);
             }
             Purpose::Live { .. } | Purpose::Compare { .. } => {}
         }
@@ -280,11 +281,12 @@ impl Sync {
         }
     }
 
-    fn on_fetched(&mut self, relay: RelayNo, sent: u32, missing: Vec<EventId>, now: Now) {
+    fn on_fetched(&mut self, relay: RelayNo, got: usize, missing: Vec<EventId>, now: Now) {
         if let Some(peer) = self.peers.get_mut(&relay) {
-            peer.capabilities.prove(sent, u32::MAX);
+            let got = u32::try_from(got).unwrap_or(u32::MAX);
+            peer.capabilities.prove(got, u32::MAX);
         }
-        if sent > 0 {
+        if got > 0 {
             // It may have cut its answer.
             return self.downloads.put_off(relay, missing);
         }

@@ -339,6 +339,31 @@ fn a_small_answer_to_a_relay_that_gave_more_is_the_end() {
 }
 
 #[test]
+fn events_that_come_twice_do_not_prove_a_larger_page() {
+    let mut peers = Peers::connected(ONE);
+    let (sub, _) = peers.compared(ONE).remove(0);
+    let two = [note(1, EPOCH), note(2, EPOCH)];
+    peers.needs(ONE, sub, &two.each_ref().map(|event| event.id));
+    let (fetch, _) = peers.subscribed(ONE).remove(0);
+    for event in two.iter().chain(&two) {
+        peers.bring(ONE, fetch, event);
+    }
+    peers.eose(ONE, fetch, 4);
+    peers.reconciled(ONE, sub);
+    peers.answer_all(ONE);
+    peers.subscribed(ONE);
+    peers.news(root(9, &[repo(1)]));
+    peers.pass(SECOND);
+    let (sub, _) = peers.subscribed(ONE).remove(0);
+    for n in 3..6 {
+        peers.bring(ONE, sub, &note(n, EPOCH));
+    }
+    peers.eose(ONE, sub, 3);
+    let pages = peers.subscribed(ONE);
+    assert_eq!(pages.len(), 1, "it may have been cut: {pages:?}");
+}
+
+#[test]
 fn what_was_refused_for_good_is_not_asked_for_again() {
     let (mut peers, one, two) = both_compare();
     let event = note(1, EPOCH);
