@@ -87,6 +87,9 @@ impl Notes {
                 relay,
                 failing_secs,
             } => tracing::error!(%relay, failing_secs, "relay is dead"),
+            Note::GaveWay { relay } => {
+                tracing::info!("Disconnecting relay {relay} (its place is wanted by others)");
+            }
             Note::Left { relay } => tracing::info!("Disconnecting relay {relay} (no repos)"),
             Note::Stale { relay } => {
                 let minutes = self.stale_after.as_secs() / 60;

@@ -41,6 +41,9 @@ pub struct Capabilities {
     /// Values of all filters of one connection, as far as it says.
     #[serde(default)]
     pub values: Option<u32>,
+    /// Ids in one request, as far as it refused more.
+    #[serde(default)]
+    ids: Option<u32>,
     /// Events of one answer, as far as it says.
     pub limit: u32,
     /// The largest answer to one filter that it ever gave. A smaller one was not cut.
@@ -59,6 +62,7 @@ impl Capabilities {
             filters: limits.filters,
             message_bytes: limits.message_bytes,
             values: None,
+            ids: None,
             limit: limits.page,
             proven_page: 0,
             said: Description::default(),
@@ -94,6 +98,21 @@ impl Capabilities {
             _ => {}
         }
         before != (self.subscriptions, self.filters, self.message_bytes)
+    }
+
+    /// A request by so many ids was refused. False if it cannot ask for fewer.
+    pub fn teach_ids(&mut self, why: Complaint, asked: usize) -> bool {
+        let for_itself = matches!(
+            why,
+            Complaint::TooLarge
+                | Complaint::TooManyFilters
+                | Complaint::Invalid
+                | Complaint::Unsupported
+        );
+        if for_itself && asked > 1 {
+            self.ids = u32::try_from(asked / 2).ok();
+        }
+        for_itself && asked > 1
     }
 
     /// What refusals taught is forgotten after a while: relays change.
@@ -142,7 +161,8 @@ impl Capabilities {
     /// Ids that fit one request.
     pub fn ids_at_once(&self, limits: &SyncLimits) -> usize {
         let room = (self.message_bytes as usize).saturating_sub(ENVELOPE);
-        limits.fetch_ids.min(room / ID).max(1)
+        let allowed = self.ids.map_or(usize::MAX, |ids| ids as usize);
+        limits.fetch_ids.min(room / ID).min(allowed).max(1)
     }
 
     /// So many items may be watched at once: each has a value in a filter of each letter. Some are

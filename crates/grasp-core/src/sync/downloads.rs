@@ -12,8 +12,10 @@ use crate::ticket::RelayNo;
 const MAX_CANDIDATES: usize = 4;
 /// Times that an event is asked for though it is refused.
 const MAX_REFUSALS: u8 = 4;
-/// What one relay names takes this part of the room at most, and this much at least.
+/// What one relay names takes this part of the room at most.
 const SHARES: usize = 8;
+/// A larger share than that of a small room; and in a large one, what each relay may name though
+/// others have filled it.
 const MIN_SHARE: usize = 64;
 
 /// A piece of history that is not complete before its events are here.
@@ -85,8 +87,11 @@ impl Downloads {
     /// More of this relay would not be taken: no relay fills the place of all.
     pub fn is_full(&self, relay: RelayNo) -> bool {
         let named = self.named.get(&relay).copied().unwrap_or_default();
-        let share = (self.max / SHARES).max(MIN_SHARE);
-        self.wants.len() >= self.max || named >= share
+        let share = self.max / SHARES;
+        match self.wants.len() < self.max {
+            true => named >= share.max(MIN_SHARE),
+            false => named >= share.clamp(1, MIN_SHARE),
+        }
     }
 
     /// The relay has an event that is not here. False if there is no room for it: the batch cannot
@@ -340,7 +345,8 @@ impl Downloads {
             }
         }
         let named: usize = self.named.values().sum();
-        if open != self.open || self.wants.len() > self.max || named != self.wants.len() {
+        let most = self.max + self.named.len() * MIN_SHARE;
+        if open != self.open || self.wants.len() > most || named != self.wants.len() {
             return Err("wanted events are miscounted".to_owned());
         }
         for (id, want) in &self.wants {
@@ -421,6 +427,13 @@ mod tests {
         let taken = (0..160).filter(|n| downloads.need(ONE, A, named(*n)));
         assert_eq!(taken.count(), MIN_SHARE);
         assert!(downloads.need(TWO, B, named(999)));
+        downloads.audit().unwrap();
+        // Nor do many of one owner together.
+        for n in 1_000..1_200 {
+            let _ = downloads.need(RelayNo(n % 8), B, named(n));
+        }
+        assert!(downloads.len() >= 160);
+        assert!(downloads.need(RelayNo(99), A, named(2_000)));
         downloads.audit().unwrap();
     }
 

@@ -14,6 +14,7 @@ use super::peer::Peer;
 use super::session::Session;
 use super::{Sync, Timer};
 use crate::clock::{Now, Timestamp};
+use crate::id::Pubkey;
 use crate::ticket::{ConnNo, RelayNo};
 
 /// A document older than this is asked for again.
@@ -76,19 +77,14 @@ impl Sync {
             return;
         };
         let (url, trusted) = (known.url.clone(), known.bootstrap);
+        // Those that the operator names have their place whatever else there is.
+        let full = self.connected >= self.limits.connections && !trusted;
+        if full && !self.make_room(relay, now) {
+            return self.wait_for_room(relay, now);
+        }
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
         };
-        // Those that the operator names have their place whatever else there is.
-        if self.connected >= self.limits.connections && !trusted {
-            let at = now.mono + self.limits.backoff.max;
-            let link = Link::Down {
-                retry: Some(at),
-                why: Why::NoRoom,
-            };
-            peer.set_link(link, now.unix);
-            return self.agenda.add(at, Timer::Link(relay));
-        }
         let conn = ConnNo(self.next_conn);
         self.next_conn += 1;
         self.connected += 1;
@@ -97,6 +93,59 @@ impl Sync {
         peer.set_link(Link::Connecting { conn, deadline }, now.unix);
         self.agenda.add(deadline, Timer::Link(relay));
         self.ask(relay, conn, ToRelay::Dial { url, trusted });
+    }
+
+    /// The owner with the most lines that nobody else asked for gives one of them to a relay that
+    /// several owners name, or to an owner with fewer.
+    fn make_room(&mut self, relay: RelayNo, now: Now) -> bool {
+        let sole = |relay: RelayNo| self.targets.relays.get(relay)?.sole_owner();
+        let mut lines: BTreeMap<Pubkey, Vec<RelayNo>> = BTreeMap::new();
+        for (other, peer) in &self.peers {
+            if let Some(owner) = sole(*other).filter(|_| peer.link.conn().is_some()) {
+                lines.entry(owner).or_default().push(*other);
+            }
+        }
+        let own = sole(relay).map(|owner| lines.get(&owner).map_or(0, Vec::len) + 1);
+        let Some(most) = lines.values().max_by_key(|lines| lines.len()) else {
+            return false;
+        };
+        if own.is_some_and(|own| own >= most.len()) {
+            return false;
+        }
+        // One that nothing is being asked of, if there is one.
+        let is_busy = |relay: &&RelayNo| {
+            let peer = self.peers.get(*relay);
+            let session = peer.and_then(|peer| peer.session());
+            session.is_some_and(|session| !session.batches.is_empty())
+        };
+        let Some(other) = most.iter().min_by_key(is_busy).copied() else {
+            return false;
+        };
+        self.give_way(other, now);
+        true
+    }
+
+    fn give_way(&mut self, relay: RelayNo, now: Now) {
+        let Some(conn) = self.peers.get(&relay).and_then(|peer| peer.link.conn()) else {
+            return;
+        };
+        self.ask(relay, conn, ToRelay::HangUp);
+        self.connected -= 1;
+        self.drop_session(relay, End::Closed, now);
+        self.tell(relay, |relay| Note::GaveWay { relay });
+        self.wait_for_room(relay, now);
+    }
+
+    fn wait_for_room(&mut self, relay: RelayNo, now: Now) {
+        let at = now.mono + self.limits.backoff.max;
+        if let Some(peer) = self.peers.get_mut(&relay) {
+            let link = Link::Down {
+                retry: Some(at),
+                why: Why::NoRoom,
+            };
+            peer.set_link(link, now.unix);
+            self.agenda.add(at, Timer::Link(relay));
+        }
     }
 
     pub(super) fn on_up(&mut self, relay: RelayNo, conn: ConnNo, now: Now) {

@@ -57,6 +57,10 @@ pub enum Note {
     Left {
         relay: RelayUrl,
     },
+    /// Its line went to a relay that more owners name, or to one of an owner with fewer lines.
+    GaveWay {
+        relay: RelayUrl,
+    },
     /// It was away for so long that everything is compared again.
     Stale {
         relay: RelayUrl,

@@ -56,14 +56,15 @@ impl Sync {
         };
         peer.record.refused += 1;
         let open = peer.session().map_or(0, |session| session.subs.len());
-        let learned = peer.capabilities.teach(why, open as u32);
-        let sub = self
-            .session_mut(relay)
-            .and_then(|session| session.close(no));
-        let Some(sub) = sub else {
+        let session = peer.session_mut();
+        let Some(sub) = session.and_then(|session| session.close(no)) else {
             return;
         };
-        let waits = self.take_back(relay, sub, why, now);
+        let learned = match &sub.purpose {
+            Purpose::Fetch { asked, .. } if peer.capabilities.teach_ids(why, asked.len()) => true,
+            _ => peer.capabilities.teach(why, open as u32),
+        };
+        let waits = self.take_back(relay, sub, why, learned, now);
         if why == Complaint::AuthRequired {
             self.authenticate(relay);
         }
@@ -76,7 +77,14 @@ impl Sync {
     }
 
     /// Puts back what a request was for. True if the relay should be left alone for a while.
-    fn take_back(&mut self, relay: RelayNo, sub: Sub, why: Complaint, now: Now) -> bool {
+    fn take_back(
+        &mut self,
+        relay: RelayNo,
+        sub: Sub,
+        why: Complaint,
+        learned: bool,
+        now: Now,
+    ) -> bool {
         match sub.purpose {
             Purpose::Live { .. } => {
                 if let Some(session) = self.session_mut(relay) {
@@ -101,6 +109,12 @@ impl Sync {
             }
             Purpose::Compare { batch, step } => {
                 self.compare_otherwise(relay, batch, step, why, now)
+            }
+            // Fewer at once may come.
+            Purpose::Fetch { ids, .. } if learned => {
+                self.downloads.put_off(relay, ids);
+                self.after_downloads(Vec::new(), now);
+                true
             }
             Purpose::Fetch { ids, .. } => {
                 let ended = self.downloads.refused(relay, ids);

@@ -162,3 +162,32 @@ fn there_are_no_more_lines_than_allowed_but_for_those_that_the_operator_names() 
     peers.pass(2 * HOUR);
     assert!(!no_room(peers.link(ONE)) || !no_room(peers.link(TWO)));
 }
+
+#[test]
+fn the_lines_of_one_owner_give_way_to_those_of_others() {
+    let limits = SyncLimits {
+        connections: 3,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    let own = ["wss://a.example", "wss://b.example", "wss://c.example"];
+    peers.announce(&repo(1), &own);
+    peers.pass(SECOND);
+    assert_eq!(peers.dialled().len(), 3);
+    for name in own {
+        peers.say(name, FromRelay::Up);
+    }
+    // Another owner has none yet: one of three goes to him, and then one of two is no more than his.
+    peers.announce(&repo(2), &[ONE, TWO]);
+    peers.pass(6 * SECOND);
+    assert_eq!(peers.dialled().len(), 1);
+    let up = own.iter().filter(|name| peers.link(name).is_up()).count();
+    assert_eq!(up, 2);
+    // One that two owners name comes before one that one does.
+    let shared = "wss://shared.example";
+    peers.announce(&repo(3), &[shared]);
+    peers.announce(&repo(4), &[shared]);
+    peers.pass(6 * SECOND);
+    assert!(peers.dialled().contains(&shared.to_owned()));
+    assert_eq!(peers.sync.audit(), Ok(()));
+}

@@ -1,8 +1,8 @@
 //! What relays refuse, and what they do wrong.
 
-use grasp_core::SubNo;
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
 use grasp_core::sync::{Link, Note};
+use grasp_core::{EventId, Filter, SubNo};
 
 use super::peers::{MINUTE, Peers, SECOND, repo, root};
 
@@ -242,4 +242,29 @@ fn a_silent_relay_is_watched_all_the_same() {
         .iter()
         .filter(|(_, filters)| filters[0].until.is_some());
     assert_eq!(pages.count(), 0, "and asked for nothing else");
+}
+
+/// What the relay was asked for by id.
+fn ids_asked(peers: &mut Peers) -> Vec<(SubNo, usize)> {
+    let subs = peers.subscribed(ONE).into_iter();
+    let ids = |filter: &Filter| Some(filter.ids.as_ref()?.len());
+    let asked = subs.filter_map(|(sub, filters)| Some((sub, filters.first().and_then(ids)?)));
+    asked.collect()
+}
+
+#[test]
+fn a_relay_that_takes_fewer_ids_at_once_is_asked_for_fewer() {
+    let mut peers = Peers::connected(ONE);
+    let (compare, _) = peers.compared(ONE).remove(0);
+    let ids: Vec<EventId> = (0..40).map(|n| EventId([n; 32])).collect();
+    peers.needs(ONE, compare, &ids);
+    let mut asked = ids_asked(&mut peers);
+    assert_eq!(asked.first().map(|(_, count)| *count), Some(40));
+    while let Some((sub, count)) = asked.pop().filter(|(_, count)| *count > 5) {
+        peers.close(ONE, sub, Complaint::Invalid);
+        asked = ids_asked(&mut peers);
+        let fewer = asked.iter().all(|(_, next)| *next <= count / 2);
+        assert!(fewer && !asked.is_empty(), "{count}: {asked:?}");
+    }
+    assert!(peers.link(ONE).is_up());
 }
