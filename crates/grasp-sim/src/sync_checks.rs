@@ -1,12 +1,18 @@
 //! What must hold of everything that is asked of other relays, at every step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use grasp_core::sync::io::{Description, FromRelay, ToRelay};
 use grasp_core::{ConnNo, EventId, Filter, SubNo};
 
 use crate::crowd::is_us;
 use crate::net::{Word, message_bytes, place};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Words that one relay gets within an hour: worlds that compare five events at a time need two
+/// thousand of them, a loop that nothing slows many more.
+const PER_HOUR: usize = 5_000;
 
 /// Watches one life of the process.
 #[derive(Default)]
@@ -16,6 +22,8 @@ pub(crate) struct SyncChecks {
     said: BTreeMap<String, Description>,
     /// Where each missing event is being fetched.
     fetching: BTreeMap<EventId, (ConnNo, SubNo)>,
+    /// When each relay was asked for something, for an hour.
+    asked: BTreeMap<String, VecDeque<Duration>>,
 }
 
 struct Line {
@@ -28,10 +36,16 @@ struct Line {
 }
 
 impl SyncChecks {
-    pub(crate) fn asked(&mut self, conn: ConnNo, ask: &ToRelay) -> Result<(), String> {
+    pub(crate) fn asked(
+        &mut self,
+        conn: ConnNo,
+        ask: &ToRelay,
+        now: Duration,
+    ) -> Result<(), String> {
         if let ToRelay::Dial { url, .. } = ask {
             return self.dialled(conn, url.as_str());
         }
+        self.is_not_too_often(conn, now)?;
         let Some(line) = self.lines.get_mut(&conn) else {
             return Err(format!("{conn:?} is down and was asked {ask:?}"));
         };
@@ -65,6 +79,26 @@ impl SyncChecks {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whatever a relay does, it is not asked without end.
+    fn is_not_too_often(&mut self, conn: ConnNo, now: Duration) -> Result<(), String> {
+        let Some(line) = self.lines.get(&conn) else {
+            return Ok(());
+        };
+        let asked = self.asked.entry(line.place.clone()).or_default();
+        asked.push_back(now);
+        while asked.front().is_some_and(|at| *at + HOUR <= now) {
+            asked.pop_front();
+        }
+        match asked.len() > PER_HOUR {
+            true => Err(format!(
+                "{} is asked {} times in an hour",
+                line.place,
+                asked.len()
+            )),
+            false => Ok(()),
         }
     }
 

@@ -122,7 +122,7 @@ impl World<'_> {
         ask: ToRelay,
     ) -> Result<(), String> {
         self.note(format_args!("to {relay:?} over {conn:?}: {ask:?}"));
-        self.sync_checks.asked(conn, &ask)?;
+        self.sync_checks.asked(conn, &ask, self.now)?;
         let moment = self.moment();
         self.net.ask(moment, (relay, conn), ask, &self.disk);
         self.schedule_stirs();
