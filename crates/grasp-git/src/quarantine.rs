@@ -156,12 +156,13 @@ impl Quarantine {
         self.in_time("index-pack", limits.deadline, work).await
     }
 
-    /// Puts the packs where the other parts wait.
-    pub(crate) fn move_packs_to(self, waiting: &Path) -> Result<(), GitError> {
+    /// Puts the packs where the other parts wait. False if all of them were there.
+    pub(crate) fn move_packs_to(self, waiting: &Path) -> Result<bool, GitError> {
+        let mut moved = false;
         for pack in adopt::packs(self.dir.path())? {
-            adopt::move_pack(self.dir.path(), waiting, &pack)?;
+            moved |= adopt::move_pack(self.dir.path(), waiting, &pack)?;
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// The objects here together with the repository's.

@@ -19,6 +19,7 @@ mod transport;
 
 use std::time::Duration;
 
+use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 
@@ -70,18 +71,20 @@ pub trait Watch: Sync {
     fn took(&self, bytes: u64) -> Result<(), FetchEnd>;
 }
 
-/// Brings what the repository lacks of the wanted objects, as far as the server has them. At most
+/// Brings what the repository lacks of the wanted objects, as far as the server has them, whose
+/// domain is `from`: parts of a large history wait apart from those that others brought. At most
 /// one request for those that refs name, and one for each of the others, up to a bound: what is
 /// beyond it is in neither list of the answer, and may be asked for again. An answer of
 /// `Answered` has at least one of the wanted objects in its lists.
 pub async fn fetch<T: Transport>(
     repo: &Repo,
+    from: &Domain,
     wants: &[ObjectId],
     transport: &mut T,
     watch: &impl Watch,
     limits: &FetchLimits,
 ) -> Fetched {
-    run::Run::new(repo, transport, watch, limits)
+    run::Run::new(repo, from, transport, watch, limits)
         .carry_out(wants)
         .await
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -31,6 +32,7 @@ const MAX_PACKS: usize = 8;
 
 pub(super) struct Run<'a, T, W> {
     pub repo: &'a Repo,
+    from: &'a Domain,
     transport: &'a mut T,
     watch: &'a W,
     pub limits: &'a FetchLimits,
@@ -64,12 +66,14 @@ type Body<T> = Packets<Counted<<T as Transport>::Body>>;
 impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     pub fn new(
         repo: &'a Repo,
+        from: &'a Domain,
         transport: &'a mut T,
         watch: &'a W,
         limits: &'a FetchLimits,
     ) -> Self {
         Self {
             repo,
+            from,
             transport,
             watch,
             limits,
@@ -206,15 +210,15 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
 
     async fn bring(&mut self, server: &Server, wants: &[ObjectId]) -> Result<Brought, FetchEnd> {
         self.packs += 1;
-        let repo = self.repo.clone();
-        match ours(move || Slices::find(&repo)).await? {
+        let (repo, from) = (self.repo.clone(), self.from.clone());
+        match ours(move || Slices::find(&repo, &from)).await? {
             Some(slices) if server.slices => self.bring_slice(server, wants, slices).await,
             found => {
                 let brought = self.bring_whole(server, wants).await;
                 let cut = matches!(brought, Err(FetchEnd::Cut { .. }));
                 if cut && found.is_none() && server.slices {
-                    let repo = self.repo.clone();
-                    ours(move || Slices::begin(&repo)).await?;
+                    let (repo, from) = (self.repo.clone(), self.from.clone());
+                    ours(move || Slices::begin(&repo, &from)).await?;
                 }
                 brought
             }
@@ -371,7 +375,7 @@ pub(super) fn end_of(error: &GitError) -> FetchEnd {
     match error {
         GitError::Body(error) => Stop::of(error).unwrap_or(FetchEnd::Spoiled),
         GitError::NoSpace { .. } => FetchEnd::DiskLow,
-        // Another fetch of this history adds to what is kept of it.
+        // Another fetch from this server adds to what is kept of it.
         GitError::Busy(_) => FetchEnd::Stopped,
         GitError::Pack(PackFault::Malformed(why)) if why.contains("No space left") => {
             FetchEnd::DiskLow

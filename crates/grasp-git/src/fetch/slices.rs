@@ -1,13 +1,15 @@
 //! A history that is too large for one fetch comes in slices, each some commits deeper than the
-//! last. They wait in a folder beside the objects, where nobody looks for any, until nothing is
-//! missing; then all goes through a quarantine like anything else that comes.
+//! last. They wait in folders beside the objects, where nobody looks for any, until nothing is
+//! missing; then all goes through a quarantine like anything else that comes. Each server has a
+//! folder of its own: what one sends, or does not, is nothing to the others.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::SystemTime;
 
+use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use tokio::io::AsyncWriteExt as _;
 
@@ -21,6 +23,9 @@ use crate::quarantine::{PackLimits, Quarantine, revisions};
 use crate::repo::Repo;
 
 pub(crate) const SLICES: &str = "slices";
+/// Folders in it. A repository has few servers whose history is too large for one fetch, and what
+/// they hold is part of its size.
+const MAX_FOLDERS: usize = 4;
 const STATE: &str = "state";
 const CLAIM: &str = "claim";
 /// 100,000 ends and 10,000 tips of 50 bytes.
@@ -31,7 +36,7 @@ const MAX_GROWTH: u64 = 8;
 /// What git takes for the end of all history.
 const MAX_DEPTH: u32 = 0x7fff_fffe;
 
-/// What has come of a history so far. One fetch at a time works with it.
+/// What has come of a history from one server so far. One fetch at a time works with it.
 pub(super) struct Slices {
     dir: PathBuf,
     state: State,
@@ -51,25 +56,70 @@ struct State {
 /// Removes what was last added to before a point in time: nobody has asked for it since. True if
 /// there was anything.
 pub fn clear_slices(repo: &Repo, before: SystemTime) -> Result<bool, GitError> {
-    let dir = repo.objects_dir().join(SLICES);
-    let Ok(modified) = fs::metadata(dir.join(STATE)).and_then(|found| found.modified()) else {
-        return Ok(false);
-    };
-    if modified >= before {
-        return Ok(false);
+    let mut cleared = false;
+    for folder in files::list(&root(repo))? {
+        if added_to(&folder).is_some_and(|at| at < before) {
+            cleared |= clear(&folder.path())?;
+        }
     }
+    Ok(cleared)
+}
+
+fn root(repo: &Repo) -> PathBuf {
+    repo.objects_dir().join(SLICES)
+}
+
+/// A name without slashes that is neither `.` nor `..`. One that is too long for a file system is
+/// too long for the name of a machine, and nothing came from there.
+fn folder(repo: &Repo, from: &Domain) -> PathBuf {
+    root(repo).join(format!("from-{from}").replace('/', "_"))
+}
+
+fn added_to(folder: &DirEntry) -> Option<SystemTime> {
+    let found = fs::metadata(folder.path().join(STATE));
+    found.or_else(|_| folder.metadata()).ok()?.modified().ok()
+}
+
+/// False if somebody works with it.
+fn clear(dir: &Path) -> Result<bool, GitError> {
     match Claim::take(&dir.join(CLAIM)) {
-        Ok(_claim) => files::remove_tree(&dir).map(|()| true),
+        Ok(_claim) => remove(dir).map(|()| true),
         Err(error) if error.is_busy() => Ok(false),
         Err(error) => Err(error),
     }
 }
 
+fn remove(dir: &Path) -> Result<(), GitError> {
+    files::remove_tree(dir)?;
+    // The last one leaves nothing behind.
+    if let Some(root) = dir.parent() {
+        let _ = fs::remove_dir(root);
+    }
+    Ok(())
+}
+
+/// Room for one folder more: the one that nobody has added to for the longest time goes. False if
+/// all of them are being added to.
+fn make_way(repo: &Repo) -> Result<bool, GitError> {
+    let mut folders = files::list(&root(repo))?;
+    folders.sort_by_key(added_to);
+    let mut left = folders.len();
+    for folder in folders {
+        if left < MAX_FOLDERS {
+            break;
+        }
+        left -= usize::from(clear(&folder.path())?);
+    }
+    Ok(left < MAX_FOLDERS)
+}
+
 impl Slices {
-    /// From now on the repository's large history comes in slices.
-    pub fn begin(repo: &Repo) -> Result<(), GitError> {
-        let objects = repo.objects_dir();
-        let dir = objects.join(SLICES);
+    /// From now on the large history that a server has comes in slices.
+    pub fn begin(repo: &Repo, from: &Domain) -> Result<(), GitError> {
+        let (objects, dir) = (repo.objects_dir(), folder(repo, from));
+        if !dir.exists() && !make_way(repo)? {
+            return Ok(());
+        }
         files::make_dir(&dir.join("pack"))?;
         files::make_dir(&dir.join("info"))?;
         let _only_one = Claim::take(&dir.join(CLAIM))?;
@@ -80,15 +130,15 @@ impl Slices {
     }
 
     /// `Busy` if another fetch adds to them.
-    pub fn find(repo: &Repo) -> Result<Option<Self>, GitError> {
-        let dir = repo.objects_dir().join(SLICES);
+    pub fn find(repo: &Repo, from: &Domain) -> Result<Option<Self>, GitError> {
+        let dir = folder(repo, from);
         if !dir.join(STATE).exists() {
             return Ok(None);
         }
         let only_one = Claim::take(&dir.join(CLAIM))?;
         let content = files::read_small(&dir.join(STATE), MAX_STATE)?;
         let Some(state) = content.and_then(|content| State::parse(&content)) else {
-            files::remove_tree(&dir)?;
+            remove(&dir)?;
             return Ok(None);
         };
         Ok(Some(Self {
@@ -131,10 +181,11 @@ impl Slices {
         self.state.write(&self.dir)
     }
 
-    /// The slice was too large. False if there are no smaller ones.
+    /// The slice was too large. False if there are no smaller ones: then nothing will come of
+    /// them.
     pub fn shrink(&mut self) -> Result<bool, GitError> {
         if self.state.step == 1 {
-            return Ok(false);
+            return remove(&self.dir).map(|()| false);
         }
         self.state.step = (self.state.step / 4).max(1);
         self.state.write(&self.dir).map(|()| true)
@@ -159,7 +210,7 @@ impl Slices {
 
     /// Somebody sent less than it said.
     pub async fn give_up(self) -> Result<(), GitError> {
-        off_the_loop(move || files::remove_tree(&self.dir)).await?;
+        off_the_loop(move || remove(&self.dir)).await?;
         let text = "slices do not make a whole";
         Err(GitError::NotConnected(text.to_owned()))
     }
@@ -173,7 +224,7 @@ impl Slices {
         limits: &PackLimits,
     ) -> Result<(), GitError> {
         let united = self.let_in(repo, tips, limits).await;
-        off_the_loop(move || files::remove_tree(&self.dir)).await?;
+        off_the_loop(move || remove(&self.dir)).await?;
         united
     }
 

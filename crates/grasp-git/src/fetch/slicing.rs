@@ -30,26 +30,28 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
             Err(Refused(which)) => return Ok(Brought::Refused(which)),
             Ok(coming) => coming,
         };
-        let may_be_whole = coming.ends.shallow.is_empty();
-        let slices = self.keep_slice(slices, wants, coming).await?;
+        let more = !coming.ends.shallow.is_empty();
+        let (slices, new) = self.keep_slice(slices, wants, coming).await?;
         let limits = self.limits.pack;
-        if !may_be_whole {
+        if more && new {
             return Err(FetchEnd::Cut { kept: true });
         }
         let ended = match slices.are_whole(self.repo, wants, &limits).await {
             true => slices.unite(self.repo, wants, &limits).await,
-            false if slices.are_exhausted() => slices.give_up().await,
+            // A server that has no more to send would be asked for it without end.
+            false if !new || slices.are_exhausted() => slices.give_up().await,
             false => return Err(FetchEnd::Cut { kept: true }),
         };
         ended.map(|()| Brought::All).map_err(|error| end_of(&error))
     }
 
+    /// Whether it brought anything that was not there.
     async fn keep_slice(
         &mut self,
         mut slices: Slices,
         wants: &[ObjectId],
         coming: Coming<T::Body>,
-    ) -> Result<Slices, FetchEnd> {
+    ) -> Result<(Slices, bool), FetchEnd> {
         let (repo, dir) = (self.repo.clone(), slices.dir().to_owned());
         let mut quarantine = ours(move || Quarantine::leaning_on(&repo, &dir)).await?;
         let Coming { ends, pack } = coming;
@@ -58,9 +60,9 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         let (tips, max_bytes) = (wants.to_vec(), self.limits.max_bytes);
         let kept = ours(move || match received {
             Ok(received) => {
-                quarantine.move_packs_to(slices.dir())?;
+                let new = quarantine.move_packs_to(slices.dir())?;
                 slices.keep(&tips, &ends, received.bytes, max_bytes)?;
-                Ok(Ok(slices))
+                Ok(Ok((slices, new)))
             }
             Err(error) => match end_of(&error) {
                 FetchEnd::Cut { .. } => Ok(Err(FetchEnd::Cut {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use grasp_core::FetchNo;
 use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::{FetchNo, RepoId};
 use grasp_git::fetch::FetchLimits;
 use tokio::sync::mpsc;
 
@@ -99,6 +99,11 @@ impl Fetcher {
     /// It is done soon, one way or the other. One that is done already is not known any more.
     pub fn stop(&self, fetch: FetchNo) {
         let _ = self.orders.send(Order::Stop(fetch));
+    }
+
+    /// Nothing is wanted for this repository any more: what has come in part goes.
+    pub fn leave(&self, repo: RepoId) {
+        let _ = self.orders.send(Order::Leave(repo));
     }
 
     /// Ends every fetch; after that nothing is told any more but of those that are started

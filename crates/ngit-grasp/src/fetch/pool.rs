@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::push::Backing;
 use grasp_core::{FetchNo, RepoId};
-use grasp_git::fetch::{FetchLimits, Watch, fetch};
+use grasp_git::fetch::{FetchLimits, Watch, clear_slices, fetch};
 use grasp_git::{GitError, Repo};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
@@ -37,6 +37,8 @@ pub(super) struct Shared {
 pub(super) enum Order {
     Start(FetchNo, FetchAsk),
     Stop(FetchNo),
+    /// Nothing more is wanted for this repository.
+    Leave(RepoId),
     /// Whoever asks hears when all fetches have ended.
     End(crossbeam_channel::Sender<()>),
 }
@@ -46,6 +48,8 @@ pub(super) struct Pool {
     fetches: JoinSet<Fetched>,
     numbers: FxHashMap<Id, (FetchNo, RepoId)>,
     running: FxHashMap<FetchNo, AbortHandle>,
+    /// Repositories for which nothing more is wanted, and whose last fetch has not ended.
+    leaving: FxHashSet<RepoId>,
     /// Many small fetches leave many small packs. One repository at a time.
     tidying: JoinSet<()>,
     one: Arc<Semaphore>,
@@ -58,6 +62,7 @@ impl Pool {
             fetches: JoinSet::new(),
             numbers: FxHashMap::default(),
             running: FxHashMap::default(),
+            leaving: FxHashSet::default(),
             tidying: JoinSet::new(),
             one: Arc::new(Semaphore::new(1)),
         }
@@ -69,6 +74,7 @@ impl Pool {
                 order = orders.recv() => match order {
                     Some(Order::Start(fetch, ask)) => self.start(fetch, ask),
                     Some(Order::Stop(fetch)) => self.stop(fetch),
+                    Some(Order::Leave(repo)) => self.leave(repo),
                     Some(Order::End(done)) => break Some(done),
                     None => break None,
                 },
@@ -94,6 +100,7 @@ impl Pool {
 
     fn start(&mut self, number: FetchNo, ask: FetchAsk) {
         let repo = ask.repo.clone();
+        self.leaving.remove(&repo);
         let shared = Arc::clone(&self.shared);
         let task = self.fetches.spawn(carry_out(shared, number, ask));
         self.numbers.insert(task.id(), (number, repo));
@@ -104,6 +111,26 @@ impl Pool {
         if let Some(task) = self.running.get(&number) {
             task.abort();
         }
+    }
+
+    /// Parts of histories that nobody waits for any more go, once nobody adds to them.
+    fn leave(&mut self, repo: RepoId) {
+        if self.numbers.values().any(|(_, other)| *other == repo) {
+            self.leaving.insert(repo);
+            return;
+        }
+        self.leaving.remove(&repo);
+        let repositories = Arc::clone(&self.shared.repositories);
+        self.tidying.spawn_blocking(move || {
+            let opened = repositories.open(&repo);
+            let cleared = opened.and_then(|opened| clear_slices(&opened, SystemTime::now()));
+            match cleared {
+                Ok(true) => tracing::debug!(%repo, "parts of a history that never came dropped"),
+                Ok(false) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => tracing::warn!(%repo, %error, "dropping slices failed"),
+            }
+        });
     }
 
     fn ended(&mut self, ended: Result<(Id, Fetched), JoinError>) {
@@ -118,7 +145,10 @@ impl Pool {
         self.running.remove(&number);
         if fetched.bytes > 0 && !fetched.got.is_empty() {
             let (shared, one) = (Arc::clone(&self.shared), Arc::clone(&self.one));
-            self.tidying.spawn(tidy(shared, repo, one));
+            self.tidying.spawn(tidy(shared, repo.clone(), one));
+        }
+        if self.leaving.contains(&repo) {
+            self.leave(repo);
         }
         (self.shared.tell)(number, Word::Done(fetched));
     }
@@ -139,7 +169,15 @@ async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetch
         tell: &shared.tell,
     };
     let limits = shared.limits;
-    let fetched = fetch(&repo, &ask.wants, &mut web, &onlooker, &limits).await;
+    let fetched = fetch(
+        &repo,
+        ask.url.domain(),
+        &ask.wants,
+        &mut web,
+        &onlooker,
+        &limits,
+    )
+    .await;
     if fetched.end == FetchEnd::Ours {
         tracing::error!(repo = %ask.repo, url, "a fetch failed, and not by the server's fault");
     }

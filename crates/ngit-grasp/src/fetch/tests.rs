@@ -5,7 +5,7 @@ use std::time::Duration;
 use grasp_core::clone_url::{CloneUrl, Domain};
 use grasp_core::git::ObjectId;
 use grasp_core::push::Backing;
-use grasp_core::{Identifier, Pubkey, RepoId};
+use grasp_core::{Identifier, Pubkey};
 use grasp_git::Repo;
 use grasp_git::fetch::Pace;
 use tempfile::TempDir;
@@ -392,4 +392,41 @@ async fn a_repository_that_is_not_here_is_our_fault() {
     stage.home.fetcher = none;
     let (fetched, _) = stage.fetched().await;
     assert_eq!(fetched.end, FetchEnd::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_in_part_goes_when_nobody_waits_for_it() {
+    let limits = FetchLimits {
+        max_bytes: 200_000,
+        ..FetchLimits::default()
+    };
+    let mut stage = Stage::with(
+        &[],
+        Options {
+            limits,
+            ..options()
+        },
+    )
+    .await;
+    let slices = stage.home.repo.dir().join("objects/slices");
+    let cut = FetchEnd::Cut { kept: false };
+    assert_eq!(stage.fetched().await.0.end, cut);
+    assert!(slices.exists());
+    stage.host.behave(&[GitFault::HoldsPacks]);
+    stage.home.start(2, &stage.url(), stage.tip);
+    stage
+        .host
+        .wait("a slice is asked for", |seen| seen.posts() == 4)
+        .await;
+    // While somebody may add to them they stay.
+    stage.home.fetcher.leave(id());
+    stage.home.fetcher.stop(FetchNo(2));
+    assert_eq!(stage.home.done().await.0.end, FetchEnd::Stopped);
+    timeout(PATIENCE, async {
+        while slices.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("they go");
 }

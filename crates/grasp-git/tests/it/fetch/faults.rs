@@ -257,13 +257,13 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
         ..Onlooker::default()
     };
     let limits = FetchLimits::default();
-    let repo = pair.place.repo.clone();
-    let fetched = fetch(&repo, &[tip], &mut pair.host, &onlooker, &limits).await;
+    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
+    let fetched = fetch(&repo, &here, &[tip], &mut pair.host, &onlooker, &limits).await;
     assert_eq!(fetched.end, FetchEnd::Full);
     assert_eq!(onlooker.flowing.into_inner(), 1);
     pair.is_tidy();
     let onlooker = Onlooker::default();
-    let fetched = fetch(&repo, &[tip], &mut pair.host, &onlooker, &limits).await;
+    let fetched = fetch(&repo, &here, &[tip], &mut pair.host, &onlooker, &limits).await;
     assert_eq!(fetched.end, FetchEnd::Answered);
     let seen = onlooker.bytes.into_inner();
     assert!((225_000..=fetched.bytes).contains(&seen), "{seen}");
@@ -275,12 +275,12 @@ async fn a_fetch_that_is_dropped_leaves_nothing() {
     let tip = pair.place.commit("a", &noise(100_000));
     pair.host.twist = Some(Box::new(|answer| answer[..answer.len() / 2].to_vec()));
     pair.host.hangs_at = Some(3);
-    let repo = pair.place.repo.clone();
+    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
     let limits = FetchLimits::default();
     let onlooker = Onlooker::default();
     {
         let wants = [tip];
-        let fetching = fetch(&repo, &wants, &mut pair.host, &onlooker, &limits);
+        let fetching = fetch(&repo, &here, &wants, &mut pair.host, &onlooker, &limits);
         let mut fetching = std::pin::pin!(fetching);
         // As far as it comes.
         while onlooker.bytes.load(std::sync::atomic::Ordering::Relaxed) == 0 {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use grasp_git::fetch::{
@@ -22,6 +23,7 @@ type Twist = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 pub struct Host {
     dir: PathBuf,
+    pub domain: Domain,
     pub version: Version,
     pub settings: Vec<&'static str>,
     pub status: u16,
@@ -35,10 +37,15 @@ pub struct Host {
     pub asked: Vec<Question>,
 }
 
+pub fn domain(name: &str) -> Domain {
+    Domain::parse(name).unwrap()
+}
+
 impl Host {
     pub fn of(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
+            domain: domain("git.example"),
             version: Version::V2,
             settings: Vec::new(),
             status: 200,
@@ -61,7 +68,8 @@ impl Host {
         wants: &[ObjectId],
         limits: &FetchLimits,
     ) -> Fetched {
-        fetch(repo, wants, self, &Onlooker::default(), limits).await
+        let domain = self.domain.clone();
+        fetch(repo, &domain, wants, self, &Onlooker::default(), limits).await
     }
 
     /// The requests for packs, as text.

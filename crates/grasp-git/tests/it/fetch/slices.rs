@@ -10,7 +10,7 @@ use grasp_core::hunt::io::FetchEnd;
 use grasp_git::fetch::{FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
-use super::host::{Host, Onlooker, with_pack};
+use super::host::{Host, Onlooker, domain, with_pack};
 use crate::support::{files, noise, refs};
 
 const COMMITS: usize = 30;
@@ -38,21 +38,43 @@ fn folder(pair: &Pair) -> PathBuf {
     pair.repo().dir().join("objects/slices")
 }
 
+/// The folders of those who have sent something.
+fn servers(pair: &Pair) -> Vec<String> {
+    let found = std::fs::read_dir(folder(pair)).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<String> = found.map(|one| name(one).into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The same repository elsewhere.
+fn host_at(pair: &Pair, name: &str) -> Host {
+    let mut host = Host::of(&pair.place.work());
+    host.domain = domain(name);
+    host
+}
+
+/// Fetches until it is here.
+async fn bring(pair: &mut Pair, tip: ObjectId) {
+    let repo = pair.place.repo.clone();
+    let mut rounds = 0;
+    while !pair.has(tip) {
+        pair.host.fetch_within(&repo, &[tip], &limits()).await;
+        rounds += 1;
+        assert!(rounds < 64);
+    }
+}
+
 #[tokio::test]
-async fn a_long_history_comes_in_slices_from_whoever_has_it() {
+async fn a_long_history_comes_in_slices() {
     let mut pair = Pair::new();
     let tip = long_history(&pair);
-    let mut other = Host::of(&pair.place.work());
     let repo = pair.place.repo.clone();
     let first = pair.host.fetch_within(&repo, &[tip], &limits()).await;
     assert_eq!(first.end, FetchEnd::Cut { kept: false });
     let mut slices = 0;
     let last = loop {
-        let host = match slices % 2 {
-            0 => &mut other,
-            _ => &mut pair.host,
-        };
-        let fetched = host.fetch_within(&repo, &[tip], &limits()).await;
+        let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
         assert!(fetched.bytes <= BUDGET + 65_536, "{}", fetched.bytes);
         if fetched.end == FetchEnd::Answered {
             break fetched;
@@ -115,13 +137,12 @@ async fn what_is_too_large_in_one_piece_is_not_kept() {
     let mut pair = Pair::new();
     let tip = pair.place.commit("file", &noise(400_000));
     let repo = pair.place.repo.clone();
-    for _ in 0..3 {
+    for begun in [true, false, true, false] {
         let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
         assert_eq!(fetched.end, FetchEnd::Cut { kept: false });
+        assert_eq!(folder(&pair).exists(), begun);
     }
     // With more room it goes.
-    let fetched = pair.host.fetch(&repo, &[tip]).await;
-    assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
     let fetched = pair.host.fetch(&repo, &[tip]).await;
     assert_eq!(fetched.end, FetchEnd::Answered);
     pair.is_tidy();
@@ -155,18 +176,21 @@ async fn a_server_that_knows_no_slices_is_asked_for_the_whole() {
 }
 
 #[tokio::test]
-async fn one_fetch_at_a_time_adds_to_the_slices() {
+async fn a_slow_server_holds_up_nobody_but_itself() {
     let mut pair = Pair::new();
     let tip = long_history(&pair);
     let repo = pair.place.repo.clone();
+    let mut other = host_at(&pair, "other.example");
     pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    other.fetch_within(&repo, &[tip], &limits()).await;
     let (wants, limits) = ([tip], limits());
     let mut slow = Host::of(&pair.place.work());
+    let here = slow.domain.clone();
     slow.twist = Some(Box::new(|answer| answer[..answer.len() / 2].to_vec()));
     slow.hangs_at = Some(3);
     let onlooker = Onlooker::default();
     {
-        let mut fetching = pin!(fetch(&repo, &wants, &mut slow, &onlooker, &limits));
+        let mut fetching = pin!(fetch(&repo, &here, &wants, &mut slow, &onlooker, &limits));
         while onlooker.bytes.load(Ordering::Relaxed) == 0 {
             let step = Duration::from_millis(1);
             let ended = tokio::time::timeout(step, &mut fetching).await;
@@ -174,6 +198,8 @@ async fn one_fetch_at_a_time_adds_to_the_slices() {
         }
         let fetched = pair.host.fetch_within(&repo, &wants, &limits).await;
         assert_eq!(fetched.end, FetchEnd::Stopped);
+        let fetched = other.fetch_within(&repo, &wants, &limits).await;
+        assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
     }
     let fetched = pair.host.fetch_within(&repo, &wants, &limits).await;
     assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
@@ -198,4 +224,70 @@ async fn slices_that_nobody_asks_for_go() {
     let cleared = repo.clear_leftovers(SystemTime::now() + hour).unwrap();
     assert_eq!(cleared.quarantines, 1);
     pair.is_tidy();
+}
+
+#[tokio::test]
+async fn what_a_stranger_sends_is_nothing_to_the_others() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    for _ in 0..4 {
+        pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    }
+    // A stranger's history is long and light: it is soon asked for at a great depth.
+    let elsewhere = Pair::new();
+    let all = noise(400_000);
+    for n in 0..200 {
+        let text = all.get(n * 1_000..(n + 1) * 1_000).unwrap_or_default();
+        elsewhere.place.commit("file", text);
+    }
+    let light = elsewhere.place.id("HEAD");
+    let mut stranger = host_at(&elsewhere, "stranger.example");
+    for _ in 0..3 {
+        stranger.fetch_within(&repo, &[light], &limits()).await;
+    }
+    assert_eq!(servers(&pair).len(), 2);
+    let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
+    bring(&mut pair, tip).await;
+    assert_eq!(servers(&pair), ["from-stranger.example"]);
+}
+
+#[tokio::test]
+async fn a_slice_without_anything_new_is_no_progress() {
+    for again in [true, false] {
+        let mut pair = Pair::new();
+        let tip = long_history(&pair);
+        let repo = pair.place.repo.clone();
+        for _ in 0..2 {
+            pair.host.fetch_within(&repo, &[tip], &limits()).await;
+        }
+        let sent: Vec<ObjectId> = again.then_some(tip).into_iter().collect();
+        let pack = pair.place.pack_of(&sent);
+        pair.host.twist = Some(Box::new(move |answer| with_pack(&answer, &pack)));
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
+            ends.push(fetched.end);
+            if fetched.end == FetchEnd::Spoiled {
+                break;
+            }
+        }
+        assert_eq!(ends.last(), Some(&FetchEnd::Spoiled), "{again} {ends:?}");
+        assert!(!folder(&pair).exists());
+    }
+}
+
+#[tokio::test]
+async fn few_servers_at_once_have_slices_here() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    for n in 0..4 {
+        let mut other = host_at(&pair, &format!("{n}.example:8080"));
+        other.fetch_within(&repo, &[tip], &limits()).await;
+    }
+    let expected: Vec<_> = (0..4).map(|n| format!("from-{n}.example:8080")).collect();
+    assert_eq!(servers(&pair), expected);
 }
