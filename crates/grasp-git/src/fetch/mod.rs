@@ -9,6 +9,7 @@ mod answer;
 mod haves;
 mod meter;
 mod packets;
+mod progress;
 mod request;
 mod run;
 mod slices;
@@ -69,6 +70,9 @@ pub trait Watch: Sync {
 
     /// So many bytes more.
     fn took(&self, bytes: u64) -> Result<(), FetchEnd>;
+
+    /// So many bytes that came before are about to be written once more, and then go.
+    fn copies(&self, bytes: u64) -> Result<(), FetchEnd>;
 }
 
 /// Brings what the repository lacks of the wanted objects, as far as the server has them, whose

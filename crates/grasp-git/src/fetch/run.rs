@@ -34,7 +34,7 @@ pub(super) struct Run<'a, T, W> {
     pub repo: &'a Repo,
     from: &'a Domain,
     transport: &'a mut T,
-    watch: &'a W,
+    pub watch: &'a W,
     pub limits: &'a FetchLimits,
     began: Instant,
     bytes: Arc<AtomicU64>,

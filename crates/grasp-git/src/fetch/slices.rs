@@ -3,18 +3,24 @@
 //! missing; then all goes through a quarantine like anything else that comes. Each server has a
 //! folder of its own: what one sends, or does not, is nothing to the others.
 
-use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Stdio;
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
-use tokio::io::AsyncWriteExt as _;
+use grasp_core::hunt::io::FetchEnd;
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
 use super::answer::Ends;
-use super::off_the_loop;
+use super::meter::Stop;
+use super::progress::{PROGRESS, Progress};
+use super::run::{end_of, ours};
+use super::{Watch, off_the_loop};
 use crate::command::GitCommand;
 use crate::error::GitError;
 use crate::files::{self, Claim};
@@ -26,31 +32,13 @@ pub(crate) const SLICES: &str = "slices";
 /// Folders in it. A repository has few servers whose history is too large for one fetch, and what
 /// they hold is part of its size.
 const MAX_FOLDERS: usize = 4;
-const STATE: &str = "state";
 const CLAIM: &str = "claim";
-/// 100,000 ends and 10,000 tips of 50 bytes.
-const MAX_STATE: u64 = 8 * 1024 * 1024;
-const MAX_TIPS: usize = 10_000;
-/// A slice that is far smaller than one fetch may be tells little about the next.
-const MAX_GROWTH: u64 = 8;
-/// What git takes for the end of all history.
-const MAX_DEPTH: u32 = 0x7fff_fffe;
 
 /// What has come of a history from one server so far. One fetch at a time works with it.
 pub(super) struct Slices {
     dir: PathBuf,
-    state: State,
+    progress: Progress,
     _only_one: Claim,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct State {
-    /// Commits from the tips.
-    depth: u32,
-    /// How many more the next slice has.
-    step: u32,
-    tips: Vec<ObjectId>,
-    shallow: Vec<ObjectId>,
 }
 
 /// Removes what was last added to before a point in time: nobody has asked for it since. True if
@@ -76,7 +64,7 @@ fn folder(repo: &Repo, from: &Domain) -> PathBuf {
 }
 
 fn added_to(folder: &DirEntry) -> Option<SystemTime> {
-    let found = fs::metadata(folder.path().join(STATE));
+    let found = fs::metadata(folder.path().join(PROGRESS));
     found.or_else(|_| folder.metadata()).ok()?.modified().ok()
 }
 
@@ -126,24 +114,23 @@ impl Slices {
         let mut alternates = objects.into_os_string().into_encoded_bytes();
         alternates.push(b'\n');
         files::replace(&dir.join("info/alternates"), &alternates)?;
-        State::default().write(&dir)
+        Progress::default().write(&dir)
     }
 
     /// `Busy` if another fetch adds to them.
     pub fn find(repo: &Repo, from: &Domain) -> Result<Option<Self>, GitError> {
         let dir = folder(repo, from);
-        if !dir.join(STATE).exists() {
+        if !dir.join(PROGRESS).exists() {
             return Ok(None);
         }
         let only_one = Claim::take(&dir.join(CLAIM))?;
-        let content = files::read_small(&dir.join(STATE), MAX_STATE)?;
-        let Some(state) = content.and_then(|content| State::parse(&content)) else {
+        let Some(progress) = Progress::read(&dir)? else {
             remove(&dir)?;
             return Ok(None);
         };
         Ok(Some(Self {
             dir,
-            state,
+            progress,
             _only_one: only_one,
         }))
     }
@@ -153,18 +140,15 @@ impl Slices {
     }
 
     pub fn tips(&self) -> &[ObjectId] {
-        &self.state.tips
+        &self.progress.tips
     }
 
     pub fn shallow(&self) -> &[ObjectId] {
-        &self.state.shallow
+        &self.progress.shallow
     }
 
     pub fn next_depth(&self) -> u32 {
-        self.state
-            .depth
-            .saturating_add(self.state.step)
-            .min(MAX_DEPTH)
+        self.progress.next_depth()
     }
 
     /// The pack of a slice is here.
@@ -175,20 +159,20 @@ impl Slices {
         bytes: u64,
         max_bytes: u64,
     ) -> Result<(), GitError> {
-        self.state.depth = self.next_depth();
-        self.state.grow(bytes, max_bytes);
-        self.state.add(tips, ends);
-        self.state.write(&self.dir)
+        self.progress.depth = self.next_depth();
+        self.progress.grow(bytes, max_bytes);
+        self.progress.add(tips, ends);
+        self.progress.write(&self.dir)
     }
 
     /// The slice was too large. False if there are no smaller ones: then nothing will come of
     /// them.
     pub fn shrink(&mut self) -> Result<bool, GitError> {
-        if self.state.step == 1 {
+        if self.progress.step == 1 {
             return remove(&self.dir).map(|()| false);
         }
-        self.state.step = (self.state.step / 4).max(1);
-        self.state.write(&self.dir).map(|()| true)
+        self.progress.step = (self.progress.step / 4).max(1);
+        self.progress.write(&self.dir).map(|()| true)
     }
 
     /// Everything that the tips reach is here or in the repository.
@@ -205,26 +189,36 @@ impl Slices {
 
     /// Nothing more will come of them.
     pub fn are_exhausted(&self) -> bool {
-        self.state.shallow.is_empty() || self.state.depth >= MAX_DEPTH
+        self.progress.is_at_its_end()
     }
 
     /// Somebody sent less than it said.
-    pub async fn give_up(self) -> Result<(), GitError> {
-        off_the_loop(move || remove(&self.dir)).await?;
-        let text = "slices do not make a whole";
-        Err(GitError::NotConnected(text.to_owned()))
+    pub async fn give_up(self) -> Result<(), FetchEnd> {
+        ours(move || remove(&self.dir)).await?;
+        Err(FetchEnd::Spoiled)
+    }
+
+    /// Bytes of all that has come.
+    pub fn size(&self) -> Result<u64, GitError> {
+        let found = files::list(&self.dir.join("pack"))?;
+        let size = |entry: &DirEntry| entry.metadata().map_or(0, |found| found.len());
+        Ok(found.iter().map(size).sum())
     }
 
     /// Makes one pack of what is missing in the repository, and lets it in as if a server had
-    /// sent it. Whatever comes of that, the slices have served.
+    /// sent it. Whatever comes of that, the slices have served, unless the disk is full.
     pub async fn unite(
         self,
         repo: &Repo,
         tips: &[ObjectId],
         limits: &PackLimits,
-    ) -> Result<(), GitError> {
-        let united = self.let_in(repo, tips, limits).await;
-        off_the_loop(move || remove(&self.dir)).await?;
+        watch: &impl Watch,
+    ) -> Result<(), FetchEnd> {
+        let united = self.let_in(repo, tips, limits, watch).await;
+        let united = united.map_err(|error| end_of(&error));
+        if united != Err(FetchEnd::DiskLow) {
+            ours(move || remove(&self.dir)).await?;
+        }
         united
     }
 
@@ -233,7 +227,13 @@ impl Slices {
         repo: &Repo,
         tips: &[ObjectId],
         limits: &PackLimits,
+        watch: &impl Watch,
     ) -> Result<(), GitError> {
+        let counted = self.size()?;
+        let limits = PackLimits {
+            max_bytes: limits.max_bytes.max(counted.saturating_mul(2)),
+            ..*limits
+        };
         let input = self.revisions(repo, tips).await?;
         let mut running = self
             .command("pack-objects", repo)
@@ -251,7 +251,12 @@ impl Slices {
         drop(stdin);
         let repo = repo.clone();
         let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
-        quarantine.receive_pack(stdout, limits).await?;
+        let pack = Again {
+            pack: stdout,
+            counted,
+            watch,
+        };
+        quarantine.receive_pack(pack, &limits).await?;
         let finished = running.finish().await?;
         if !finished.is_ok() {
             return Err(finished.into_error());
@@ -270,116 +275,63 @@ impl Slices {
     }
 }
 
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            depth: 0,
-            step: 1,
-            tips: Vec::new(),
-            shallow: Vec::new(),
-        }
-    }
+/// Bytes that were counted when they came first are not counted again.
+struct Again<'a, R, W> {
+    pack: R,
+    counted: u64,
+    watch: &'a W,
 }
 
-impl State {
-    /// Aims at half of what a fetch may bring.
-    fn grow(&mut self, bytes: u64, max_bytes: u64) {
-        let step = u64::from(self.step);
-        let fitting = step.saturating_mul(max_bytes / 2) / bytes.max(1);
-        let step = fitting.clamp(1, step * MAX_GROWTH);
-        self.step = u32::try_from(step).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
-    }
-
-    fn add(&mut self, tips: &[ObjectId], ends: &Ends) {
-        self.tips.extend_from_slice(tips);
-        self.tips.sort();
-        self.tips.dedup();
-        self.tips.truncate(MAX_TIPS);
-        self.shallow.extend_from_slice(&ends.shallow);
-        let gone: BTreeSet<_> = ends.unshallow.iter().collect();
-        self.shallow.retain(|id| !gone.contains(id));
-        self.shallow.sort();
-        self.shallow.dedup();
-    }
-
-    fn write(&self, dir: &Path) -> Result<(), GitError> {
-        let mut text = format!("depth {}\nstep {}\n", self.depth, self.step);
-        for (word, ids) in [("tip", &self.tips), ("shallow", &self.shallow)] {
-            for id in ids {
-                text.push_str(&format!("{word} {id}\n"));
-            }
-        }
-        files::replace(&dir.join(STATE), text.as_bytes())
-    }
-
-    /// None if it is not as [`State::write`] has it.
-    fn parse(content: &[u8]) -> Option<Self> {
-        let mut state = Self::default();
-        for line in std::str::from_utf8(content).ok()?.lines() {
-            let (word, value) = line.split_once(' ')?;
-            match word {
-                "depth" => state.depth = value.parse().ok()?,
-                "step" => state.step = value.parse::<u32>().ok()?.max(1),
-                "tip" => state.tips.push(ObjectId::parse(value)?),
-                "shallow" => state.shallow.push(ObjectId::parse(value)?),
-                _ => return None,
-            }
-        }
-        Some(state)
+impl<R: AsyncRead + Unpin, W: Watch> AsyncRead for Again<'_, R, W> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.pack).poll_read(cx, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        let more = read.saturating_sub(self.counted);
+        self.counted = self.counted.saturating_sub(read);
+        Poll::Ready(self.watch.took(more).map_err(Stop::error))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
 
-    fn id(n: u8) -> ObjectId {
-        ObjectId([n; 20])
+    #[derive(Default)]
+    struct Count(AtomicU64);
+
+    impl Watch for Count {
+        fn flowing(&self) {}
+
+        fn took(&self, bytes: u64) -> Result<(), FetchEnd> {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn copies(&self, _: u64) -> Result<(), FetchEnd> {
+            Ok(())
+        }
     }
 
-    #[test]
-    fn slices_grow_towards_half_of_what_may_come() {
-        for (step, bytes, expected) in [
-            (1, 0, 8),
-            (10, 1, 80),
-            (10, 500, 10),
-            (10, 1_000, 5),
-            (1, 999, 1),
-            (100, 50, 800),
-            (100, 250, 200),
-            (MAX_DEPTH, 1, MAX_DEPTH),
-        ] {
-            let mut state = State {
-                step,
-                ..State::default()
+    #[tokio::test]
+    async fn what_is_united_counts_as_far_as_it_is_more_than_what_came() {
+        for (counted, expected) in [(0, 100), (60, 40), (100, 0), (1_000, 0)] {
+            let watch = Count::default();
+            let mut again = Again {
+                pack: &[7; 100][..],
+                counted,
+                watch: &watch,
             };
-            state.grow(bytes, 1_000);
-            assert_eq!(state.step, expected, "{step} {bytes}");
+            again.read_to_end(&mut Vec::new()).await.unwrap();
+            assert_eq!(watch.0.into_inner(), expected, "{counted}");
         }
-    }
-
-    #[test]
-    fn what_is_written_reads_back_and_junk_does_not() {
-        let mut state = State::default();
-        let ends = Ends {
-            shallow: vec![id(3), id(2)],
-            unshallow: Vec::new(),
-        };
-        state.add(&[id(1)], &ends);
-        let ends = Ends {
-            shallow: vec![id(4)],
-            unshallow: vec![id(3)],
-        };
-        state.add(&[id(1), id(5)], &ends);
-        assert_eq!(state.tips, [id(1), id(5)]);
-        assert_eq!(state.shallow, [id(2), id(4)]);
-        let dir = tempfile::tempdir().unwrap();
-        state.write(dir.path()).unwrap();
-        let content = fs::read(dir.path().join(STATE)).unwrap();
-        assert_eq!(State::parse(&content), Some(state));
-        for junk in ["depth", "depth x", "tip 00", "what 1", "\u{7f}"] {
-            assert_eq!(State::parse(junk.as_bytes()), None, "{junk}");
-        }
-        assert_eq!(State::parse(b"\xff"), None);
     }
 }

@@ -36,13 +36,21 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         if more && new {
             return Err(FetchEnd::Cut { kept: true });
         }
-        let ended = match slices.are_whole(self.repo, wants, &limits).await {
-            true => slices.unite(self.repo, wants, &limits).await,
+        match slices.are_whole(self.repo, wants, &limits).await {
+            true => self.unite(slices, wants).await?,
             // A server that has no more to send would be asked for it without end.
-            false if !new || slices.are_exhausted() => slices.give_up().await,
+            false if !new || slices.are_exhausted() => slices.give_up().await?,
             false => return Err(FetchEnd::Cut { kept: true }),
-        };
-        ended.map(|()| Brought::All).map_err(|error| end_of(&error))
+        }
+        Ok(Brought::All)
+    }
+
+    /// Where the disk has no room for a copy, the slices wait.
+    async fn unite(&self, slices: Slices, wants: &[ObjectId]) -> Result<(), FetchEnd> {
+        let (slices, size) = ours(move || slices.size().map(|size| (slices, size))).await?;
+        self.watch.copies(size)?;
+        let limits = self.limits.pack;
+        slices.unite(self.repo, wants, &limits, self.watch).await
     }
 
     /// Whether it brought anything that was not there.

@@ -236,6 +236,10 @@ impl Watch for Onlooker<'_> {
     fn took(&self, bytes: u64) -> Result<(), FetchEnd> {
         self.room.take(bytes).map_err(end_of)
     }
+
+    fn copies(&self, bytes: u64) -> Result<(), FetchEnd> {
+        self.room.copy(bytes).map_err(end_of)
+    }
 }
 
 fn end_of(full: Full) -> FetchEnd {

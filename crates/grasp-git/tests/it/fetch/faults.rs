@@ -7,7 +7,7 @@ use grasp_core::hunt::io::FetchEnd;
 use grasp_git::PackLimits;
 use grasp_git::fetch::{AdvertLimits, FetchLimits, Pace, Version, fetch};
 
-use super::host::{Onlooker, take_apart, with_pack};
+use super::host::{Onlooker, half, take_apart, with_pack};
 use super::{Pair, stranger};
 use crate::support::noise;
 
@@ -273,7 +273,7 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
 async fn a_fetch_that_is_dropped_leaves_nothing() {
     let mut pair = Pair::new();
     let tip = pair.place.commit("a", &noise(100_000));
-    pair.host.twist = Some(Box::new(|answer| answer[..answer.len() / 2].to_vec()));
+    pair.host.twist = Some(Box::new(|answer| half(&answer)));
     pair.host.hangs_at = Some(3);
     let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
     let limits = FetchLimits::default();

@@ -164,6 +164,8 @@ pub struct Onlooker {
     pub flowing: AtomicU64,
     pub bytes: AtomicU64,
     pub most: Option<u64>,
+    /// What the disk has room for.
+    pub room: Option<u64>,
 }
 
 impl Watch for Onlooker {
@@ -175,6 +177,13 @@ impl Watch for Onlooker {
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         match self.most.is_some_and(|most| all > most) {
             true => Err(FetchEnd::Full),
+            false => Ok(()),
+        }
+    }
+
+    fn copies(&self, bytes: u64) -> Result<(), FetchEnd> {
+        match self.room.is_some_and(|room| bytes > room) {
+            true => Err(FetchEnd::DiskLow),
             false => Ok(()),
         }
     }
@@ -203,4 +212,12 @@ pub fn with_pack(answer: &[u8], pack: &[u8]) -> Vec<u8> {
     pktline::put_band(&mut out, pktline::Band::Data, pack);
     pktline::put_flush(&mut out);
     out.to_vec()
+}
+
+/// The same answer up to the middle of its pack, in whole packets.
+pub fn half(answer: &[u8]) -> Vec<u8> {
+    let (_, pack) = take_apart(answer);
+    let mut half = with_pack(answer, &pack[..pack.len() / 2]);
+    half.truncate(half.len() - b"0000".len());
+    half
 }

@@ -10,7 +10,7 @@ use grasp_core::hunt::io::FetchEnd;
 use grasp_git::fetch::{FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
-use super::host::{Host, Onlooker, domain, with_pack};
+use super::host::{Host, Onlooker, domain, half, with_pack};
 use crate::support::{files, noise, refs};
 
 const COMMITS: usize = 30;
@@ -186,7 +186,7 @@ async fn a_slow_server_holds_up_nobody_but_itself() {
     let (wants, limits) = ([tip], limits());
     let mut slow = Host::of(&pair.place.work());
     let here = slow.domain.clone();
-    slow.twist = Some(Box::new(|answer| answer[..answer.len() / 2].to_vec()));
+    slow.twist = Some(Box::new(|answer| half(&answer)));
     slow.hangs_at = Some(3);
     let onlooker = Onlooker::default();
     {
@@ -290,4 +290,34 @@ async fn few_servers_at_once_have_slices_here() {
     }
     let expected: Vec<_> = (0..4).map(|n| format!("from-{n}.example:8080")).collect();
     assert_eq!(servers(&pair), expected);
+}
+
+#[tokio::test]
+async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
+    let (wants, limits) = ([tip], limits());
+    let full = Onlooker {
+        room: Some(COMMITS as u64 * 30_000 - 1),
+        ..Onlooker::default()
+    };
+    let mut rounds = 0;
+    loop {
+        let fetched = fetch(&repo, &here, &wants, &mut pair.host, &full, &limits).await;
+        if fetched.end == FetchEnd::DiskLow {
+            break;
+        }
+        rounds += 1;
+        assert!(rounds < 64, "{:?}", fetched.end);
+    }
+    assert!(!pair.has(tip) && folder(&pair).exists());
+    let roomy = Onlooker {
+        room: Some(COMMITS as u64 * 45_000),
+        ..Onlooker::default()
+    };
+    let fetched = fetch(&repo, &here, &wants, &mut pair.host, &roomy, &limits).await;
+    assert_eq!((fetched.end, fetched.got), (FetchEnd::Answered, vec![tip]));
+    assert!(roomy.bytes.into_inner() < 1_000);
+    pair.is_tidy();
 }

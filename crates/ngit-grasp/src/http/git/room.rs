@@ -103,7 +103,7 @@ impl Rooms {
 
     /// `size` is the repository's on disk, with what other pushes have brought so far.
     pub fn enter(&self, repo: &RepoId, size: u64, backing: Backing) -> Result<Room, Full> {
-        if self.disk.is_low() {
+        if self.disk.is_low(0) {
             return Err(Full::Disk);
         }
         let share = Share::new(self.repository_bytes, backing);
@@ -128,10 +128,11 @@ impl Rooms {
 }
 
 impl Disk {
-    /// False also if the system cannot say.
-    fn is_low(&self) -> bool {
+    /// With so many bytes more on it. False also if the system cannot say.
+    fn is_low(&self, more: u64) -> bool {
         let found = rustix::fs::statvfs(&self.root);
-        found.is_ok_and(|found| found.f_bavail.saturating_mul(found.f_frsize) < self.min_free)
+        let needed = self.min_free.saturating_add(more);
+        found.is_ok_and(|found| found.f_bavail.saturating_mul(found.f_frsize) < needed)
     }
 }
 
@@ -162,6 +163,14 @@ impl Room {
         Counted { inner, room: self }
     }
 
+    /// So many bytes that are counted already are about to be there twice for a while.
+    pub fn copy(&self, bytes: u64) -> Result<(), Full> {
+        match self.disk.is_low(bytes) {
+            true => Err(Full::Disk),
+            false => Ok(()),
+        }
+    }
+
     /// So many bytes more have come.
     pub fn take(&self, bytes: u64) -> Result<(), Full> {
         let enough = |left: &u64| *left >= self.share.reserved;
@@ -173,7 +182,7 @@ impl Room {
         }
         let before = self.taken.fetch_add(bytes, order);
         let due = before / LOOK_EVERY != (before + bytes) / LOOK_EVERY;
-        if due && self.disk.is_low() {
+        if due && self.disk.is_low(0) {
             return Err(*self.full.get_or_init(|| Full::Disk));
         }
         Ok(())
@@ -287,5 +296,13 @@ mod tests {
     fn a_disk_that_is_almost_full_takes_nothing() {
         let entered = rooms(100, u64::MAX).enter(&repo(1), 0, Backing::State);
         assert_eq!(entered.err(), Some(Full::Disk));
+    }
+
+    #[test]
+    fn a_copy_needs_room_on_the_disk_alone() {
+        let room = rooms(100, 0).enter(&repo(1), 0, Backing::State).unwrap();
+        assert_eq!(room.copy(1_000), Ok(()));
+        assert_eq!(room.copy(u64::MAX), Err(Full::Disk));
+        assert_eq!(room.left(), 100);
     }
 }
