@@ -182,6 +182,34 @@ async fn parts_come_from_three_servers_and_a_bad_one_harms_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_larger_than_one_fetch_comes_in_several() {
+    let host = GitHost::honest().await;
+    let small = [
+        ("NGIT_HUNT_USER_DELAY_SECS", "1"),
+        ("NGIT_HUNT_BASE_BACKOFF_SECS", "1"),
+        ("NGIT_HUNT_FETCH_BYTES", "1MiB"),
+    ];
+    let node = Node::start_with(&small).await;
+    let project = Project::new(&author(), "tool");
+    let tree = WorkTree::new();
+    let mut tip = String::new();
+    for n in 0..16 {
+        tip = tree.commit_noise("noise", n, 200_000);
+    }
+    host.publish("tool.git", &tree, &["main"]);
+    let clones = [host.url("tool.git")];
+    node.publish(&announced(&project, &node, &clones)).await;
+    let state = project.state(&project.owner, now(), &[(MAIN, &tip)]);
+    node.publish(&state).await;
+    node.awaits(&state, "the state").await;
+    let copy = WorkTree::clone_of(&project.url(&node.server), &[]);
+    let count = copy.git(&["rev-list", "--count", &tip]).stdout;
+    assert_eq!(count.trim(), "16");
+    let seen = host.seen();
+    assert!(seen.discoveries() > 4, "{:?}", seen.requests);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_host_is_asked_more_often_than_it_may_be() {
     let host = GitHost::honest().await;
     let limits = [
