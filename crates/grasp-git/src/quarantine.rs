@@ -103,6 +103,11 @@ impl Quarantine {
         Self::with_alternates(repo, &[repo.objects_dir(), waiting.to_owned()])
     }
 
+    /// It needs nothing else: what the repository has may be damaged.
+    pub(crate) fn alone(repo: &Repo) -> Result<Self, GitError> {
+        Self::with_alternates(repo, &[])
+    }
+
     fn with_alternates(repo: &Repo, others: &[PathBuf]) -> Result<Self, GitError> {
         let objects = repo.objects_dir();
         let inside = gate::enter(&objects)?;
@@ -177,9 +182,29 @@ impl Quarantine {
         tips: &[ObjectId],
         deadline: Duration,
     ) -> Result<(), GitError> {
+        self.check(tips, Complete::Refs, deadline).await
+    }
+
+    /// The same where refs prove nothing: only what these reach is taken for complete.
+    pub(crate) async fn check_connected_to(
+        &self,
+        complete: &[ObjectId],
+        tips: &[ObjectId],
+        deadline: Duration,
+    ) -> Result<(), GitError> {
+        let complete = Complete::These(complete.to_vec());
+        self.check(tips, complete, deadline).await
+    }
+
+    async fn check(
+        &self,
+        tips: &[ObjectId],
+        complete: Complete,
+        deadline: Duration,
+    ) -> Result<(), GitError> {
         let deadline = deadline.min(self.deadline);
         let work = async {
-            let input = self.revisions(tips.to_vec()).await?;
+            let input = self.revisions(tips.to_vec(), complete).await?;
             let command = self
                 .command("rev-list")
                 .settings(SETTINGS)
@@ -292,9 +317,13 @@ impl Quarantine {
         }
     }
 
-    async fn revisions(&self, tips: Vec<ObjectId>) -> Result<Vec<u8>, GitError> {
+    async fn revisions(
+        &self,
+        tips: Vec<ObjectId>,
+        complete: Complete,
+    ) -> Result<Vec<u8>, GitError> {
         let (repo, dir) = (self.repo.clone(), self.dir.path().to_owned());
-        let read = move || revisions(&repo, &Objects::open(&dir)?, &tips);
+        let read = move || revisions(&repo, &Objects::open(&dir)?, &tips, &complete);
         match tokio::task::spawn_blocking(read).await {
             Ok(result) => result,
             Err(stopped) => Err(GitError::Spawn(stopped.into())),
@@ -308,12 +337,19 @@ impl Quarantine {
     }
 }
 
+/// From where no walk needs to go on.
+pub(crate) enum Complete {
+    Refs,
+    These(Vec<ObjectId>),
+}
+
 /// Tips to walk from, and what is known to be complete. Refs whose object is lost are left out,
 /// so that a push can mend them.
 pub(crate) fn revisions(
     repo: &Repo,
     objects: &Objects,
     tips: &[ObjectId],
+    complete: &Complete,
 ) -> Result<Vec<u8>, GitError> {
     let mut input = Vec::new();
     for tip in tips {
@@ -322,9 +358,13 @@ pub(crate) fn revisions(
         }
         input.extend_from_slice(format!("{tip}\n").as_bytes());
     }
-    for present in repo.refs()?.refs.values() {
-        if objects.contains(&present.id)? {
-            input.extend_from_slice(format!("^{}\n", present.id).as_bytes());
+    let complete = match complete {
+        Complete::Refs => repo.refs()?.refs.values().map(|found| found.id).collect(),
+        Complete::These(these) => these.clone(),
+    };
+    for id in complete {
+        if objects.contains(&id)? {
+            input.extend_from_slice(format!("^{id}\n").as_bytes());
         }
     }
     Ok(input)

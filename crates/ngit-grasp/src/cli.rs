@@ -132,7 +132,7 @@ pub fn command() -> Command {
                     Arg::new("repair")
                         .long("repair")
                         .action(ArgAction::SetTrue)
-                        .help("First bring refs and store in step and clear what a crash left; the server must be stopped"),
+                        .help("First bring refs and store in step, clear what a crash left, and fetch lost git data from other servers; the server must be stopped"),
                 ),
         )
         .subcommand(

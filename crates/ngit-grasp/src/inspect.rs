@@ -1,16 +1,19 @@
 //! `ngit-grasp repos` and `ngit-grasp check`: what is hosted and whether it is well. Both read
 //! beside a running server; only `check --repair` needs it stopped.
 
+mod repair;
+
 use std::fmt;
 use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::event::{Event, Kind};
-use grasp_core::{RepoId, Restore};
+use grasp_core::{EventId, RepoId, Restore};
 use grasp_git::Problem;
 use grasp_store::Store;
 use indicatif::ProgressBar;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::runtime::Runtime;
 
 use crate::config::{Config, DatabaseBackend};
 use crate::hosting::overview::Overview;
@@ -30,14 +33,14 @@ struct Records {
     held: FxHashMap<RepoId, usize>,
     held_in_all: usize,
     /// Events whose objects are gone.
-    hidden: usize,
+    hidden: Vec<EventId>,
 }
 
 /// What is not served, and why.
 impl fmt::Display for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} events held for git data", self.held_in_all)?;
-        match self.hidden {
+        match self.hidden.len() {
             0 => Ok(()),
             hidden => write!(f, ", {hidden} not served because theirs is gone"),
         }
@@ -55,7 +58,7 @@ impl Records {
             served: FxHashSet::default(),
             held: FxHashMap::default(),
             held_in_all: 0,
-            hidden: 0,
+            hidden: Vec::new(),
             store,
         };
         let (served, held) = (&mut records.served, &mut records.held);
@@ -71,7 +74,7 @@ impl Records {
             | Restore::Root { .. }
             | Restore::Relay(_)
             | Restore::Dismissed(_) => {}
-            Restore::Hidden(_) => *hidden += 1,
+            Restore::Hidden(id) => hidden.push(id),
             Restore::Held { event, .. } => {
                 *held_in_all += 1;
                 if let Some(repo) = repo_of(&event) {
@@ -192,10 +195,6 @@ fn human(bytes: u64) -> String {
 
 /// Every repository: objects, refs against the newest state, what waits. True when all is well.
 pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
-    if repair {
-        mend(config)?;
-    }
-    let records = Records::read(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -203,6 +202,13 @@ pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
         path: "a runtime".into(),
         source,
     })?;
+    if repair {
+        mend(config)?;
+    }
+    if repair && config.hunt_enabled && bring_back(config, &runtime)? {
+        mend(config)?;
+    }
+    let records = Records::read(config)?;
     let all = records.all()?;
     let bar = bar(all.len() as u64, "{bar:30} {pos}/{len} repositories {eta}");
     let mut troubled = 0;
@@ -255,6 +261,12 @@ fn describe(problem: &Problem) -> String {
         Problem::Missing { kind, id } => format!("{kind:?} {id} is missing"),
         Problem::Other(text) => text.clone(),
     }
+}
+
+/// True if something came that had been lost.
+fn bring_back(config: &Config, runtime: &Runtime) -> Result<bool, TransferError> {
+    let records = Records::read(config)?;
+    runtime.block_on(repair::bring_back(&records, config))
 }
 
 /// What a start does, without serving: refs and store are brought in step, leftovers cleared.

@@ -11,6 +11,8 @@ use grasp_core::hunt::io::FetchEnd;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::Watch;
+
 /// Why reading ends before the bytes do. Travels inside of an `io::Error`.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("{0:?}")]
@@ -137,6 +139,40 @@ impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
             cx.waker().wake_by_ref();
         }
         polled
+    }
+}
+
+/// Tells of the bytes of a pack as they pass.
+pub(super) struct Watched<'a, R, W> {
+    pack: Paced<R>,
+    watch: &'a W,
+    flows: bool,
+}
+
+impl<'a, R, W> Watched<'a, R, W> {
+    pub fn new(pack: R, pace: Pace, watch: &'a W) -> Self {
+        Self {
+            pack: Paced::new(pack, pace),
+            watch,
+            flows: false,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<'_, R, W> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.pack).poll_read(cx, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        if read > 0 && !self.flows {
+            self.flows = true;
+            self.watch.flowing();
+        }
+        Poll::Ready(self.watch.took(read).map_err(Stop::error))
     }
 }
 

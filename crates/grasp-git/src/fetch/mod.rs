@@ -75,20 +75,28 @@ pub trait Watch: Sync {
     fn copies(&self, bytes: u64) -> Result<(), FetchEnd>;
 }
 
-/// Brings what the repository lacks of the wanted objects, as far as the server has them, whose
-/// domain is `from`: parts of a large history wait apart from those that others brought. At most
+/// How much of what the wanted objects reach is to come.
+#[derive(Debug, Clone, Copy)]
+pub enum Extent<'a> {
+    /// What is not here. Parts of a large history wait for more from the same domain.
+    Missing(&'a Domain),
+    /// All of it, though much may be here: a disk has lost something of it. In one piece, or not.
+    Everything,
+}
+
+/// Brings what the repository lacks of the wanted objects, as far as the server has them. At most
 /// one request for those that refs name, and one for each of the others, up to a bound: what is
 /// beyond it is in neither list of the answer, and may be asked for again. An answer of
 /// `Answered` has at least one of the wanted objects in its lists.
 pub async fn fetch<T: Transport>(
     repo: &Repo,
-    from: &Domain,
+    extent: Extent<'_>,
     wants: &[ObjectId],
     transport: &mut T,
     watch: &impl Watch,
     limits: &FetchLimits,
 ) -> Fetched {
-    run::Run::new(repo, from, transport, watch, limits)
+    run::Run::new(repo, extent, transport, watch, limits)
         .carry_out(wants)
         .await
 }

@@ -1,27 +1,23 @@
 //! One fetch from beginning to end.
 
 use std::collections::BTreeSet;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, timeout};
 
 use super::advert::{self, Advert, Named, Server};
 use super::answer::{self, Answer, Ends};
 use super::haves::haves;
-use super::meter::{Counted, Paced, Stop};
+use super::meter::{Counted, Stop, Watched};
 use super::packets::{Packets, SideBand};
 use super::request::{self, PackRequest};
 use super::slices::Slices;
 use super::transport::{ADVERT_TYPE, NoReply, Question, RESULT_TYPE, Reply, Transport, Version};
-use super::{FetchLimits, Watch, off_the_loop};
+use super::{Extent, FetchLimits, Watch, off_the_loop};
 use crate::error::{GitError, PackFault};
 use crate::quarantine::{PackLimits, Quarantine};
 use crate::repo::Repo;
@@ -32,7 +28,7 @@ const MAX_PACKS: usize = 8;
 
 pub(super) struct Run<'a, T, W> {
     pub repo: &'a Repo,
-    from: &'a Domain,
+    extent: Extent<'a>,
     transport: &'a mut T,
     pub watch: &'a W,
     pub limits: &'a FetchLimits,
@@ -66,14 +62,14 @@ type Body<T> = Packets<Counted<<T as Transport>::Body>>;
 impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     pub fn new(
         repo: &'a Repo,
-        from: &'a Domain,
+        extent: Extent<'a>,
         transport: &'a mut T,
         watch: &'a W,
         limits: &'a FetchLimits,
     ) -> Self {
         Self {
             repo,
-            from,
+            extent,
             transport,
             watch,
             limits,
@@ -117,8 +113,12 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         self.bring_others(&server, others).await
     }
 
-    /// Counts what is here as got; the rest.
+    /// Counts what is here as got; the rest. Where something is lost, a tip that is here proves
+    /// nothing.
     async fn missing(&mut self, wants: Vec<ObjectId>) -> Result<Vec<ObjectId>, FetchEnd> {
+        if matches!(self.extent, Extent::Everything) {
+            return Ok(wants);
+        }
         let repo = self.repo.clone();
         let (here, missing) = ours(move || {
             let objects = repo.objects()?;
@@ -210,15 +210,18 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
 
     async fn bring(&mut self, server: &Server, wants: &[ObjectId]) -> Result<Brought, FetchEnd> {
         self.packs += 1;
-        let (repo, from) = (self.repo.clone(), self.from.clone());
-        match ours(move || Slices::find(&repo, &from)).await? {
+        let Extent::Missing(from) = self.extent else {
+            return self.bring_whole(server, wants).await;
+        };
+        let (repo, domain) = (self.repo.clone(), from.clone());
+        match ours(move || Slices::find(&repo, &domain)).await? {
             Some(slices) if server.slices => self.bring_slice(server, wants, slices).await,
             found => {
                 let brought = self.bring_whole(server, wants).await;
                 let cut = matches!(brought, Err(FetchEnd::Cut { .. }));
                 if cut && found.is_none() && server.slices {
-                    let (repo, from) = (self.repo.clone(), self.from.clone());
-                    ours(move || Slices::begin(&repo, &from)).await?;
+                    let (repo, domain) = (self.repo.clone(), from.clone());
+                    ours(move || Slices::begin(&repo, &domain)).await?;
                 }
                 brought
             }
@@ -232,7 +235,10 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     ) -> Result<Brought, FetchEnd> {
         let request = PackRequest {
             wants: wants.to_vec(),
-            haves: self.haves(&[]).await?,
+            haves: match self.extent {
+                Extent::Missing(_) => self.haves(&[]).await?,
+                Extent::Everything => self.got.clone(),
+            },
             slice: None,
         };
         let coming = match self.begin(server, &request).await? {
@@ -243,12 +249,22 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         };
         let limits = self.pack_limits();
         let repo = self.repo.clone();
-        let mut quarantine = ours(move || Quarantine::begin(&repo)).await?;
+        let alone = matches!(self.extent, Extent::Everything) && self.got.is_empty();
+        let begin = match alone {
+            true => Quarantine::alone,
+            false => Quarantine::begin,
+        };
+        let mut quarantine = ours(move || begin(&repo)).await?;
         let pack = self.watched(coming.pack);
         let received = quarantine.receive_pack(pack, &limits).await;
-        let connected = match received {
-            Ok(_) => quarantine.check_connected(wants, limits.deadline).await,
-            Err(error) => Err(error),
+        let deadline = limits.deadline;
+        let connected = match (received, self.extent) {
+            (Err(error), _) => Err(error),
+            (Ok(_), Extent::Missing(_)) => quarantine.check_connected(wants, deadline).await,
+            (Ok(_), Extent::Everything) => {
+                let checked = quarantine.check_connected_to(&self.got, wants, deadline);
+                checked.await
+            }
         };
         // Also a refused one: removing what it holds takes the disk its time.
         let migrated = ours(move || {
@@ -326,35 +342,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     }
 
     pub(super) fn watched<R>(&self, pack: R) -> Watched<'a, R, W> {
-        Watched {
-            pack: Paced::new(pack, self.limits.pace),
-            watch: self.watch,
-            flows: false,
-        }
-    }
-}
-
-/// Tells of the bytes of a pack as they pass.
-pub(super) struct Watched<'a, R, W> {
-    pack: Paced<R>,
-    watch: &'a W,
-    flows: bool,
-}
-
-impl<R: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<'_, R, W> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.pack).poll_read(cx, buffer))?;
-        let read = (buffer.filled().len() - before) as u64;
-        if read > 0 && !self.flows {
-            self.flows = true;
-            self.watch.flowing();
-        }
-        Poll::Ready(self.watch.took(read).map_err(Stop::error))
+        Watched::new(pack, self.limits.pace, self.watch)
     }
 }
 

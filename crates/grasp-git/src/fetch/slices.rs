@@ -25,7 +25,7 @@ use crate::command::GitCommand;
 use crate::error::GitError;
 use crate::files::{self, Claim};
 use crate::objects::Objects;
-use crate::quarantine::{PackLimits, Quarantine, revisions};
+use crate::quarantine::{Complete, PackLimits, Quarantine, revisions};
 use crate::repo::Repo;
 
 pub(crate) const SLICES: &str = "slices";
@@ -267,7 +267,7 @@ impl Slices {
 
     async fn revisions(&self, repo: &Repo, tips: &[ObjectId]) -> Result<Vec<u8>, GitError> {
         let (repo, dir, tips) = (repo.clone(), self.dir.clone(), tips.to_vec());
-        off_the_loop(move || revisions(&repo, &Objects::open(&dir)?, &tips)).await
+        off_the_loop(move || revisions(&repo, &Objects::open(&dir)?, &tips, &Complete::Refs)).await
     }
 
     fn command(&self, name: &'static str, repo: &Repo) -> GitCommand {

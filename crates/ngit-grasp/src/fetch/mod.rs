@@ -13,7 +13,7 @@ use crossbeam_channel::bounded;
 use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::{FetchNo, RepoId};
-use grasp_git::fetch::FetchLimits;
+use grasp_git::fetch::{Extent, FetchLimits};
 use tokio::sync::mpsc;
 
 use self::pool::{Order, Pool, Shared};
@@ -66,18 +66,7 @@ impl Fetcher {
         rooms: Arc<Rooms>,
         tell: Tell,
     ) -> std::io::Result<Self> {
-        let dialer = Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?;
-        let guard = Guard::new(options.allow_private);
-        let net = Net::new(guard, dialer, options.connect_timeout);
-        let shared = Shared {
-            net: Arc::new(net),
-            trusted: options.trusted,
-            repositories,
-            rooms,
-            limits: options.limits,
-            max_owner_bytes: options.max_owner_bytes,
-            tell: Arc::clone(&tell),
-        };
+        let shared = share(options, repositories, rooms, Arc::clone(&tell))?;
         let (orders, queue) = mpsc::unbounded_channel();
         tokio::spawn(Pool::new(shared).run(queue));
         Ok(Self { orders, tell })
@@ -116,6 +105,51 @@ impl Fetcher {
             tracing::warn!(?waited, "fetches from other servers did not end in order");
         }
     }
+}
+
+/// Brings back all that a disk has lost, for work on a server that is stopped: one fetch at a time,
+/// and whoever asks keeps the limits of the other servers.
+pub struct Restorer {
+    shared: Arc<Shared>,
+}
+
+impl Restorer {
+    pub fn new(
+        options: Options,
+        repositories: Arc<Repositories>,
+        rooms: Arc<Rooms>,
+    ) -> std::io::Result<Self> {
+        let nobody: Tell = Arc::new(|_, _| {});
+        let shared = share(options, repositories, rooms, nobody)?;
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Everything that the wanted objects reach, though some of it may be here.
+    pub async fn fetch(&self, ask: &FetchAsk) -> Fetched {
+        pool::bring(&self.shared, FetchNo(0), ask, Extent::Everything).await
+    }
+}
+
+fn share(
+    options: Options,
+    repositories: Arc<Repositories>,
+    rooms: Arc<Rooms>,
+    tell: Tell,
+) -> std::io::Result<Shared> {
+    let dialer = Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?;
+    let guard = Guard::new(options.allow_private);
+    let net = Net::new(guard, dialer, options.connect_timeout);
+    Ok(Shared {
+        net: Arc::new(net),
+        trusted: options.trusted,
+        repositories,
+        rooms,
+        limits: options.limits,
+        max_owner_bytes: options.max_owner_bytes,
+        tell,
+    })
 }
 
 /// The answer to a fetch that never was.

@@ -9,7 +9,7 @@ use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::push::Backing;
 use grasp_core::{FetchNo, RepoId};
-use grasp_git::fetch::{FetchLimits, Watch, clear_slices, fetch};
+use grasp_git::fetch::{Extent, FetchLimits, Watch, clear_slices, fetch};
 use grasp_git::{GitError, Repo};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Semaphore, mpsc};
@@ -155,7 +155,17 @@ impl Pool {
 }
 
 async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetched {
-    let (repo, room) = match enter(&shared, &ask.repo, ask.backing).await {
+    let extent = Extent::Missing(ask.url.domain());
+    bring(&shared, number, &ask, extent).await
+}
+
+pub(super) async fn bring(
+    shared: &Arc<Shared>,
+    number: FetchNo,
+    ask: &FetchAsk,
+    extent: Extent<'_>,
+) -> Fetched {
+    let (repo, room) = match enter(shared, &ask.repo, ask.backing).await {
         Ok(entered) => entered,
         Err(end) => return nothing(end),
     };
@@ -169,15 +179,7 @@ async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetch
         tell: &shared.tell,
     };
     let limits = shared.limits;
-    let fetched = fetch(
-        &repo,
-        ask.url.domain(),
-        &ask.wants,
-        &mut web,
-        &onlooker,
-        &limits,
-    )
-    .await;
+    let fetched = fetch(&repo, extent, &ask.wants, &mut web, &onlooker, &limits).await;
     if fetched.end == FetchEnd::Ours {
         tracing::error!(repo = %ask.repo, url, "a fetch failed, and not by the server's fault");
     }

@@ -54,7 +54,7 @@ impl Overview {
 }
 
 /// The announcements that the maintainer set follows from, and no others.
-fn registry_around(
+pub fn registry_around(
     repo: &RepoId,
     facts: &dyn Facts,
     us: &Service,

@@ -28,6 +28,7 @@ mod ngit_client;
 mod nip01;
 mod nip77;
 mod nips;
+mod repair;
 mod status;
 mod support;
 mod sync;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use grasp_core::hunt::io::FetchEnd;
 use grasp_git::PackLimits;
-use grasp_git::fetch::{AdvertLimits, FetchLimits, Pace, Version, fetch};
+use grasp_git::fetch::{AdvertLimits, Extent, FetchLimits, Pace, Version, fetch};
 
 use super::host::{Onlooker, half, take_apart, with_pack};
 use super::{Pair, stranger};
@@ -258,12 +258,28 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
     };
     let limits = FetchLimits::default();
     let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
-    let fetched = fetch(&repo, &here, &[tip], &mut pair.host, &onlooker, &limits).await;
+    let fetched = fetch(
+        &repo,
+        Extent::Missing(&here),
+        &[tip],
+        &mut pair.host,
+        &onlooker,
+        &limits,
+    )
+    .await;
     assert_eq!(fetched.end, FetchEnd::Full);
     assert_eq!(onlooker.flowing.into_inner(), 1);
     pair.is_tidy();
     let onlooker = Onlooker::default();
-    let fetched = fetch(&repo, &here, &[tip], &mut pair.host, &onlooker, &limits).await;
+    let fetched = fetch(
+        &repo,
+        Extent::Missing(&here),
+        &[tip],
+        &mut pair.host,
+        &onlooker,
+        &limits,
+    )
+    .await;
     assert_eq!(fetched.end, FetchEnd::Answered);
     let seen = onlooker.bytes.into_inner();
     assert!((225_000..=fetched.bytes).contains(&seen), "{seen}");
@@ -280,7 +296,14 @@ async fn a_fetch_that_is_dropped_leaves_nothing() {
     let onlooker = Onlooker::default();
     {
         let wants = [tip];
-        let fetching = fetch(&repo, &here, &wants, &mut pair.host, &onlooker, &limits);
+        let fetching = fetch(
+            &repo,
+            Extent::Missing(&here),
+            &wants,
+            &mut pair.host,
+            &onlooker,
+            &limits,
+        );
         let mut fetching = std::pin::pin!(fetching);
         // As far as it comes.
         while onlooker.bytes.load(std::sync::atomic::Ordering::Relaxed) == 0 {

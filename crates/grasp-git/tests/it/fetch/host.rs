@@ -11,8 +11,8 @@ use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use grasp_git::fetch::{
-    ADVERT_TYPE, FetchLimits, NoReply, Question, RESULT_TYPE, Reply, Transport, Version, Watch,
-    fetch,
+    ADVERT_TYPE, Extent, FetchLimits, NoReply, Question, RESULT_TYPE, Reply, Transport, Version,
+    Watch, fetch,
 };
 use grasp_git::{Repo, pktline};
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
@@ -69,7 +69,15 @@ impl Host {
         limits: &FetchLimits,
     ) -> Fetched {
         let domain = self.domain.clone();
-        fetch(repo, &domain, wants, self, &Onlooker::default(), limits).await
+        fetch(
+            repo,
+            Extent::Missing(&domain),
+            wants,
+            self,
+            &Onlooker::default(),
+            limits,
+        )
+        .await
     }
 
     /// The requests for packs, as text.

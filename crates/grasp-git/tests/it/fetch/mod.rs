@@ -1,5 +1,6 @@
 //! Objects from another server, with the real git on its side.
 
+mod everything;
 mod faults;
 mod host;
 mod slices;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
-use grasp_git::fetch::{FetchLimits, Version, clear_slices, fetch};
+use grasp_git::fetch::{Extent, FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
 use super::host::{Host, Onlooker, domain, half, with_pack};
@@ -190,7 +190,14 @@ async fn a_slow_server_holds_up_nobody_but_itself() {
     slow.hangs_at = Some(3);
     let onlooker = Onlooker::default();
     {
-        let mut fetching = pin!(fetch(&repo, &here, &wants, &mut slow, &onlooker, &limits));
+        let mut fetching = pin!(fetch(
+            &repo,
+            Extent::Missing(&here),
+            &wants,
+            &mut slow,
+            &onlooker,
+            &limits
+        ));
         while onlooker.bytes.load(Ordering::Relaxed) == 0 {
             let step = Duration::from_millis(1);
             let ended = tokio::time::timeout(step, &mut fetching).await;
@@ -304,7 +311,15 @@ async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
     };
     let mut rounds = 0;
     loop {
-        let fetched = fetch(&repo, &here, &wants, &mut pair.host, &full, &limits).await;
+        let fetched = fetch(
+            &repo,
+            Extent::Missing(&here),
+            &wants,
+            &mut pair.host,
+            &full,
+            &limits,
+        )
+        .await;
         if fetched.end == FetchEnd::DiskLow {
             break;
         }
@@ -316,7 +331,15 @@ async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
         room: Some(COMMITS as u64 * 45_000),
         ..Onlooker::default()
     };
-    let fetched = fetch(&repo, &here, &wants, &mut pair.host, &roomy, &limits).await;
+    let fetched = fetch(
+        &repo,
+        Extent::Missing(&here),
+        &wants,
+        &mut pair.host,
+        &roomy,
+        &limits,
+    )
+    .await;
     assert_eq!((fetched.end, fetched.got), (FetchEnd::Answered, vec![tip]));
     assert!(roomy.bytes.into_inner() < 1_000);
     pair.is_tidy();
