@@ -1,6 +1,7 @@
 //! The hands of the hunt: fetches of git data from other servers, one task each, begun and ended
 //! as the core asks. Whom to ask for what is not decided here.
 
+mod owners;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use grasp_core::{FetchNo, RepoId};
 use grasp_git::fetch::{Extent, FetchLimits};
 use tokio::sync::mpsc;
 
+use self::owners::{Owners, RECOUNT};
 use self::pool::{Order, Pool, Shared};
 use self::web::Net;
 use crate::hosting::Repositories;
@@ -147,7 +149,7 @@ fn share(
         repositories,
         rooms,
         limits: options.limits,
-        max_owner_bytes: options.max_owner_bytes,
+        owners: Owners::new(options.max_owner_bytes, RECOUNT),
         tell,
     })
 }

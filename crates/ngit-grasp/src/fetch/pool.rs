@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
+use super::owners::{Owners, Part};
 use super::web::{Net, Web};
 use super::{Tell, Word, nothing};
 use crate::hosting::Repositories;
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     pub repositories: Arc<Repositories>,
     pub rooms: Arc<Rooms>,
     pub limits: FetchLimits,
-    pub max_owner_bytes: Option<u64>,
+    pub owners: Owners,
     pub tell: Tell,
 }
 
@@ -165,7 +166,7 @@ pub(super) async fn bring(
     ask: &FetchAsk,
     extent: Extent<'_>,
 ) -> Fetched {
-    let (repo, room) = match enter(shared, &ask.repo, ask.backing).await {
+    let (repo, room, part) = match enter(shared, &ask.repo, ask.backing).await {
         Ok(entered) => entered,
         Err(end) => return nothing(end),
     };
@@ -176,6 +177,7 @@ pub(super) async fn bring(
         number,
         flows: AtomicBool::new(false),
         room,
+        part,
         tell: &shared.tell,
     };
     let limits = shared.limits;
@@ -187,27 +189,27 @@ pub(super) async fn bring(
     let kept = !fetched.got.is_empty() || fetched.end == FetchEnd::Cut { kept: true };
     if kept {
         onlooker.room.keep();
+        onlooker.part.keep();
     }
     fetched
 }
 
-/// The repository, and its part of what it may still grow by: less for what anybody's pull request
-/// asks for.
+/// The repository, its part of what it may still grow by, less for what anybody's pull request
+/// asks for, and that of what its owner may have.
 async fn enter(
     shared: &Arc<Shared>,
     id: &RepoId,
     backing: Backing,
-) -> Result<(Repo, Room), FetchEnd> {
+) -> Result<(Repo, Room, Part), FetchEnd> {
     let (shared, id) = (Arc::clone(shared), id.clone());
     let looking = tokio::task::spawn_blocking(move || {
         let repo = shared.repositories.open(&id)?;
         let room = shared.rooms.enter(&id, repo.size()?, backing);
-        let most = shared.max_owner_bytes.unwrap_or(u64::MAX);
-        let too_much = most < u64::MAX && shared.repositories.size_of_owner(&id.owner)? >= most;
-        Ok::<_, GitError>(match room {
-            Ok(_) if too_much => Err(FetchEnd::Full),
-            Ok(room) => Ok((repo, room)),
-            Err(full) => Err(end_of(full)),
+        let part = shared.owners.enter(&id.owner, &shared.repositories)?;
+        Ok::<_, GitError>(match (room, part) {
+            (Ok(room), Ok(part)) => Ok((repo, room, part)),
+            (Err(full), _) => Err(end_of(full)),
+            (_, Err(end)) => Err(end),
         })
     });
     match looking.await {
@@ -225,6 +227,7 @@ struct Onlooker<'a> {
     /// One fetch may bring several packs.
     flows: AtomicBool,
     room: Room,
+    part: Part,
     tell: &'a Tell,
 }
 
@@ -236,6 +239,7 @@ impl Watch for Onlooker<'_> {
     }
 
     fn took(&self, bytes: u64) -> Result<(), FetchEnd> {
+        self.part.take(bytes)?;
         self.room.take(bytes).map_err(end_of)
     }
 
