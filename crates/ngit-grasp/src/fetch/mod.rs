@@ -5,6 +5,7 @@ mod owners;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod web;
 
 use std::sync::Arc;

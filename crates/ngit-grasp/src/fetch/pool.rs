@@ -3,26 +3,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
 
 use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::push::Backing;
 use grasp_core::{FetchNo, RepoId};
-use grasp_git::fetch::{Extent, FetchLimits, Watch, clear_slices, fetch};
+use grasp_git::fetch::{Extent, FetchLimits, Watch, fetch};
 use grasp_git::{GitError, Repo};
 use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::owners::{Owners, Part};
+use super::tidy::Tidying;
 use super::web::{Net, Web};
 use super::{Tell, Word, nothing};
 use crate::hosting::Repositories;
 use crate::http::git::room::{Full, Room, Rooms};
-
-/// Of a repack of what fetches brought.
-const TIDY: Duration = Duration::from_secs(3_600);
 
 /// What all fetches share.
 pub(super) struct Shared {
@@ -51,9 +48,7 @@ pub(super) struct Pool {
     running: FxHashMap<FetchNo, AbortHandle>,
     /// Repositories for which nothing more is wanted, and whose last fetch has not ended.
     leaving: FxHashSet<RepoId>,
-    /// Many small fetches leave many small packs. One repository at a time.
-    tidying: JoinSet<()>,
-    one: Arc<Semaphore>,
+    tidying: Tidying,
 }
 
 impl Pool {
@@ -64,8 +59,7 @@ impl Pool {
             numbers: FxHashMap::default(),
             running: FxHashMap::default(),
             leaving: FxHashSet::default(),
-            tidying: JoinSet::new(),
-            one: Arc::new(Semaphore::new(1)),
+            tidying: Tidying::new(),
         }
     }
 
@@ -80,7 +74,7 @@ impl Pool {
                     None => break None,
                 },
                 Some(ended) = self.fetches.join_next_with_id() => self.ended(ended),
-                Some(_) = self.tidying.join_next() => {}
+                Some(()) = self.tidying.next_done() => {}
             }
         };
         orders.close();
@@ -90,7 +84,7 @@ impl Pool {
             }
         }
         self.fetches.abort_all();
-        self.tidying.abort_all();
+        self.tidying.abort();
         while let Some(ended) = self.fetches.join_next_with_id().await {
             self.ended(ended);
         }
@@ -121,17 +115,7 @@ impl Pool {
             return;
         }
         self.leaving.remove(&repo);
-        let repositories = Arc::clone(&self.shared.repositories);
-        self.tidying.spawn_blocking(move || {
-            let opened = repositories.open(&repo);
-            let cleared = opened.and_then(|opened| clear_slices(&opened, SystemTime::now()));
-            match cleared {
-                Ok(true) => tracing::debug!(%repo, "parts of a history that never came dropped"),
-                Ok(false) => {}
-                Err(error) if error.is_not_found() => {}
-                Err(error) => tracing::warn!(%repo, %error, "dropping slices failed"),
-            }
-        });
+        self.tidying.clear(repo, &self.shared.repositories);
     }
 
     fn ended(&mut self, ended: Result<(Id, Fetched), JoinError>) {
@@ -145,8 +129,8 @@ impl Pool {
         };
         self.running.remove(&number);
         if fetched.bytes > 0 && !fetched.got.is_empty() {
-            let (shared, one) = (Arc::clone(&self.shared), Arc::clone(&self.one));
-            self.tidying.spawn(tidy(shared, repo.clone(), one));
+            let repositories = &self.shared.repositories;
+            self.tidying.look_after(repo.clone(), repositories);
         }
         if self.leaving.contains(&repo) {
             self.leave(repo);
@@ -252,24 +236,5 @@ fn end_of(full: Full) -> FetchEnd {
     match full {
         Full::Disk => FetchEnd::DiskLow,
         Full::Repository | Full::PullRequests | Full::Unsigned => FetchEnd::Full,
-    }
-}
-
-async fn tidy(shared: Arc<Shared>, id: RepoId, one: Arc<Semaphore>) {
-    let Ok(repo) = shared.repositories.open(&id) else {
-        return;
-    };
-    let looked_at = repo.clone();
-    let wanted = tokio::task::spawn_blocking(move || looked_at.needs_repack()).await;
-    if !matches!(wanted, Ok(Ok(true))) {
-        return;
-    }
-    let Ok(_turn) = one.acquire().await else {
-        return;
-    };
-    match repo.repack(TIDY).await {
-        Ok(()) => tracing::debug!(repo = %id, "repacked"),
-        Err(error) if error.is_busy() => {}
-        Err(error) => tracing::warn!(repo = %id, %error, "repacking failed"),
     }
 }
