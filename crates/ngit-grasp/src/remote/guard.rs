@@ -8,6 +8,7 @@ use axum::http::Uri;
 use grasp_core::sync::io::End;
 
 use super::lookup::LookUps;
+use super::ports::is_of_others;
 
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
@@ -77,8 +78,11 @@ impl Guard {
     /// The addresses of a name that may be dialled; never none. `trusted` is what the operator
     /// named, wherever it is.
     pub async fn resolve(&self, target: &Target, trusted: bool) -> Result<Vec<SocketAddr>, End> {
-        let found = self.look_up(target.host.clone(), target.port).await?;
         let any = self.allow_private || trusted;
+        if !any && is_of_others(target.port) {
+            return Err(End::Blocked);
+        }
+        let found = self.look_up(target.host.clone(), target.port).await?;
         let mut may: Vec<SocketAddr> = found
             .into_iter()
             .filter(|address| any || is_public(address.ip()))
@@ -281,6 +285,20 @@ mod tests {
         let guard = Guard::new(allow_private);
         let found = guard.resolve(&target, trusted).await;
         found.map(|found| found.len())
+    }
+
+    #[tokio::test]
+    async fn no_stranger_makes_us_talk_to_a_mail_server() {
+        for (url, found) in [
+            ("http://1.1.1.1:25/a.git", Err(End::Blocked)),
+            ("https://1.1.1.1:6667/a.git", Err(End::Blocked)),
+            ("wss://1.1.1.1:22", Err(End::Blocked)),
+            ("http://1.1.1.1/a.git", Ok(1)),
+            ("https://1.1.1.1:8443/a.git", Ok(1)),
+        ] {
+            assert_eq!(resolved(url, false, false).await, found, "{url}");
+            assert_eq!(resolved(url, false, true).await, Ok(1), "{url}");
+        }
     }
 
     #[tokio::test]

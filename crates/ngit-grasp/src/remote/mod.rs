@@ -9,6 +9,7 @@ pub mod guard;
 pub mod http;
 mod lookup;
 mod nip11;
+mod ports;
 mod reconcile;
 #[cfg(test)]
 mod tests;
