@@ -23,6 +23,7 @@ use std::time::Duration;
 use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
+use grasp_core::push::Backing;
 
 pub use self::advert::AdvertLimits;
 pub use self::meter::Pace;
@@ -78,8 +79,9 @@ pub trait Watch: Sync {
 /// How much of what the wanted objects reach is to come.
 #[derive(Debug, Clone, Copy)]
 pub enum Extent<'a> {
-    /// What is not here. Parts of a large history wait for more from the same domain.
-    Missing(&'a Domain),
+    /// What is not here. Parts of a large history wait for more from the same domain, and those
+    /// that anybody's pull request asks for apart from those of states.
+    Missing(&'a Domain, Backing),
     /// All of it, though much may be here: a disk has lost something of it. In one piece, or not.
     Everything,
 }

@@ -210,18 +210,18 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
 
     async fn bring(&mut self, server: &Server, wants: &[ObjectId]) -> Result<Brought, FetchEnd> {
         self.packs += 1;
-        let Extent::Missing(from) = self.extent else {
+        let Extent::Missing(from, backing) = self.extent else {
             return self.bring_whole(server, wants).await;
         };
         let (repo, domain) = (self.repo.clone(), from.clone());
-        match ours(move || Slices::find(&repo, &domain)).await? {
+        match ours(move || Slices::find(&repo, &domain, backing)).await? {
             Some(slices) if server.slices => self.bring_slice(server, wants, slices).await,
             found => {
                 let brought = self.bring_whole(server, wants).await;
                 let cut = matches!(brought, Err(FetchEnd::Cut { .. }));
                 if cut && found.is_none() && server.slices {
                     let (repo, domain) = (self.repo.clone(), from.clone());
-                    ours(move || Slices::begin(&repo, &domain)).await?;
+                    ours(move || Slices::begin(&repo, &domain, backing)).await?;
                 }
                 brought
             }
@@ -236,7 +236,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let request = PackRequest {
             wants: wants.to_vec(),
             haves: match self.extent {
-                Extent::Missing(_) => self.haves(&[]).await?,
+                Extent::Missing(..) => self.haves(&[]).await?,
                 Extent::Everything => self.got.clone(),
             },
             slice: None,
@@ -260,7 +260,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let deadline = limits.deadline;
         let connected = match (received, self.extent) {
             (Err(error), _) => Err(error),
-            (Ok(_), Extent::Missing(_)) => quarantine.check_connected(wants, deadline).await,
+            (Ok(_), Extent::Missing(..)) => quarantine.check_connected(wants, deadline).await,
             (Ok(_), Extent::Everything) => {
                 let checked = quarantine.check_connected_to(&self.got, wants, deadline);
                 checked.await

@@ -1,7 +1,8 @@
 //! A history that is too large for one fetch comes in slices, each some commits deeper than the
 //! last. They wait in folders beside the objects, where nobody looks for any, until nothing is
 //! missing; then all goes through a quarantine like anything else that comes. Each server has a
-//! folder of its own: what one sends, or does not, is nothing to the others.
+//! folder of its own, and one for pull requests: what one sends, or does not, is nothing to the
+//! others.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -14,6 +15,7 @@ use std::time::SystemTime;
 use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
+use grasp_core::push::Backing;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
 use super::answer::Ends;
@@ -32,6 +34,9 @@ pub(crate) const SLICES: &str = "slices";
 /// Folders in it. A repository has few servers whose history is too large for one fetch, and what
 /// they hold is part of its size.
 const MAX_FOLDERS: usize = 4;
+/// What their names begin with.
+const STATES: &str = "states-from-";
+const REQUESTS: &str = "requests-from-";
 const CLAIM: &str = "claim";
 
 /// What has come of a history from one server so far. One fetch at a time works with it.
@@ -59,8 +64,12 @@ fn root(repo: &Repo) -> PathBuf {
 
 /// A name without slashes that is neither `.` nor `..`. One that is too long for a file system is
 /// too long for the name of a machine, and nothing came from there.
-fn folder(repo: &Repo, from: &Domain) -> PathBuf {
-    root(repo).join(format!("from-{from}").replace('/', "_"))
+fn folder(repo: &Repo, from: &Domain, backing: Backing) -> PathBuf {
+    let whose = match backing {
+        Backing::State => STATES,
+        Backing::PullRequests | Backing::None => REQUESTS,
+    };
+    root(repo).join(format!("{whose}{from}").replace('/', "_"))
 }
 
 fn added_to(folder: &DirEntry) -> Option<SystemTime> {
@@ -86,12 +95,14 @@ fn remove(dir: &Path) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Room for one folder more: the one that nobody has added to for the longest time goes. False if
-/// all of them are being added to.
-fn make_way(repo: &Repo) -> Result<bool, GitError> {
+/// Room for one folder more: the one that nobody has added to for the longest time goes, those of
+/// pull requests first, and no other for a pull request. False if none can go.
+fn make_way(repo: &Repo, backing: Backing) -> Result<bool, GitError> {
     let mut folders = files::list(&root(repo))?;
-    folders.sort_by_key(added_to);
     let mut left = folders.len();
+    let is_states = |folder: &DirEntry| folder.file_name().to_string_lossy().starts_with(STATES);
+    folders.retain(|folder| backing == Backing::State || !is_states(folder));
+    folders.sort_by_key(|folder| (is_states(folder), added_to(folder)));
     for folder in folders {
         if left < MAX_FOLDERS {
             break;
@@ -103,9 +114,9 @@ fn make_way(repo: &Repo) -> Result<bool, GitError> {
 
 impl Slices {
     /// From now on the large history that a server has comes in slices.
-    pub fn begin(repo: &Repo, from: &Domain) -> Result<(), GitError> {
-        let (objects, dir) = (repo.objects_dir(), folder(repo, from));
-        if !dir.exists() && !make_way(repo)? {
+    pub fn begin(repo: &Repo, from: &Domain, backing: Backing) -> Result<(), GitError> {
+        let (objects, dir) = (repo.objects_dir(), folder(repo, from, backing));
+        if !dir.exists() && !make_way(repo, backing)? {
             return Ok(());
         }
         files::make_dir(&dir.join("pack"))?;
@@ -118,8 +129,8 @@ impl Slices {
     }
 
     /// `Busy` if another fetch adds to them.
-    pub fn find(repo: &Repo, from: &Domain) -> Result<Option<Self>, GitError> {
-        let dir = folder(repo, from);
+    pub fn find(repo: &Repo, from: &Domain, backing: Backing) -> Result<Option<Self>, GitError> {
+        let dir = folder(repo, from, backing);
         if !dir.join(PROGRESS).exists() {
             return Ok(None);
         }

@@ -140,7 +140,7 @@ impl Pool {
 }
 
 async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetched {
-    let extent = Extent::Missing(ask.url.domain());
+    let extent = Extent::Missing(ask.url.domain(), ask.backing);
     bring(&shared, number, &ask, extent).await
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use grasp_core::hunt::io::FetchEnd;
+use grasp_core::push::Backing;
 use grasp_git::PackLimits;
 use grasp_git::fetch::{AdvertLimits, Extent, FetchLimits, Pace, Version, fetch};
 
@@ -260,7 +261,7 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
     let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
     let fetched = fetch(
         &repo,
-        Extent::Missing(&here),
+        Extent::Missing(&here, Backing::State),
         &[tip],
         &mut pair.host,
         &onlooker,
@@ -273,7 +274,7 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
     let onlooker = Onlooker::default();
     let fetched = fetch(
         &repo,
-        Extent::Missing(&here),
+        Extent::Missing(&here, Backing::State),
         &[tip],
         &mut pair.host,
         &onlooker,
@@ -298,7 +299,7 @@ async fn a_fetch_that_is_dropped_leaves_nothing() {
         let wants = [tip];
         let fetching = fetch(
             &repo,
-            Extent::Missing(&here),
+            Extent::Missing(&here, Backing::State),
             &wants,
             &mut pair.host,
             &onlooker,

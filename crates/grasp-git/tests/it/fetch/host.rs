@@ -10,6 +10,7 @@ use std::time::Duration;
 use grasp_core::clone_url::Domain;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
+use grasp_core::push::Backing;
 use grasp_git::fetch::{
     ADVERT_TYPE, Extent, FetchLimits, NoReply, Question, RESULT_TYPE, Reply, Transport, Version,
     Watch, fetch,
@@ -24,6 +25,8 @@ type Twist = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 pub struct Host {
     dir: PathBuf,
     pub domain: Domain,
+    /// Of what is asked of it.
+    pub backing: Backing,
     pub version: Version,
     pub settings: Vec<&'static str>,
     pub status: u16,
@@ -46,6 +49,7 @@ impl Host {
         Self {
             dir: dir.to_owned(),
             domain: domain("git.example"),
+            backing: Backing::State,
             version: Version::V2,
             settings: Vec::new(),
             status: 200,
@@ -68,16 +72,9 @@ impl Host {
         wants: &[ObjectId],
         limits: &FetchLimits,
     ) -> Fetched {
-        let domain = self.domain.clone();
-        fetch(
-            repo,
-            Extent::Missing(&domain),
-            wants,
-            self,
-            &Onlooker::default(),
-            limits,
-        )
-        .await
+        let (domain, backing) = (self.domain.clone(), self.backing);
+        let extent = Extent::Missing(&domain, backing);
+        fetch(repo, extent, wants, self, &Onlooker::default(), limits).await
     }
 
     /// The requests for packs, as text.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
+use grasp_core::push::Backing;
 use grasp_git::fetch::{Extent, FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
@@ -192,7 +193,7 @@ async fn a_slow_server_holds_up_nobody_but_itself() {
     {
         let mut fetching = pin!(fetch(
             &repo,
-            Extent::Missing(&here),
+            Extent::Missing(&here, Backing::State),
             &wants,
             &mut slow,
             &onlooker,
@@ -249,15 +250,25 @@ async fn what_a_stranger_sends_is_nothing_to_the_others() {
         elsewhere.place.commit("file", text);
     }
     let light = elsewhere.place.id("HEAD");
-    let mut stranger = host_at(&elsewhere, "stranger.example");
-    for _ in 0..3 {
-        stranger.fetch_within(&repo, &[light], &limits()).await;
+    // On a server of his own, and on the same forge.
+    for name in ["stranger.example", "git.example"] {
+        let mut stranger = host_at(&elsewhere, name);
+        stranger.backing = Backing::PullRequests;
+        for _ in 0..3 {
+            stranger.fetch_within(&repo, &[light], &limits()).await;
+        }
     }
-    assert_eq!(servers(&pair).len(), 2);
+    assert_eq!(servers(&pair).len(), 3);
     let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
     assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
     bring(&mut pair, tip).await;
-    assert_eq!(servers(&pair), ["from-stranger.example"]);
+    assert_eq!(
+        servers(&pair),
+        [
+            "requests-from-git.example",
+            "requests-from-stranger.example"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -286,16 +297,29 @@ async fn a_slice_without_anything_new_is_no_progress() {
 }
 
 #[tokio::test]
-async fn few_servers_at_once_have_slices_here() {
+async fn few_servers_at_once_have_slices_here_and_pull_requests_make_way() {
     let mut pair = Pair::new();
     let tip = long_history(&pair);
     let repo = pair.place.repo.clone();
     pair.host.fetch_within(&repo, &[tip], &limits()).await;
     for n in 0..4 {
         let mut other = host_at(&pair, &format!("{n}.example:8080"));
+        other.backing = Backing::PullRequests;
         other.fetch_within(&repo, &[tip], &limits()).await;
     }
-    let expected: Vec<_> = (0..4).map(|n| format!("from-{n}.example:8080")).collect();
+    let requests = (1..4).map(|n| format!("requests-from-{n}.example:8080"));
+    let state = "states-from-git.example".to_owned();
+    let expected: Vec<_> = requests.chain([state]).collect();
+    assert_eq!(servers(&pair), expected);
+    for n in 0..4 {
+        let mut other = host_at(&pair, &format!("{n}.example"));
+        other.fetch_within(&repo, &[tip], &limits()).await;
+    }
+    let expected: Vec<_> = (0..4).map(|n| format!("states-from-{n}.example")).collect();
+    assert_eq!(servers(&pair), expected);
+    let mut other = host_at(&pair, "last.example");
+    other.backing = Backing::PullRequests;
+    other.fetch_within(&repo, &[tip], &limits()).await;
     assert_eq!(servers(&pair), expected);
 }
 
@@ -313,7 +337,7 @@ async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
     loop {
         let fetched = fetch(
             &repo,
-            Extent::Missing(&here),
+            Extent::Missing(&here, Backing::State),
             &wants,
             &mut pair.host,
             &full,
@@ -333,7 +357,7 @@ async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
     };
     let fetched = fetch(
         &repo,
-        Extent::Missing(&here),
+        Extent::Missing(&here, Backing::State),
         &wants,
         &mut pair.host,
         &roomy,
