@@ -109,3 +109,38 @@ async fn what_is_lost_comes_back_from_a_server_that_has_it() {
     let url = robbed.project.url(&robbed.server);
     assert_eq!(remote_ref(&url, MAIN), Some(robbed.tree.head()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_pull_request_has_lost_comes_back_from_where_it_came() {
+    let host = GitHost::honest().await;
+    let mut robbed = Robbed::new(&host).await;
+    host.publish("robbed.git", &robbed.tree, &["main"]);
+    robbed.tree.git(&["checkout", "-q", "-b", "feature"]);
+    let tip = robbed.tree.commit("feature", b"new");
+    host.publish("fork.git", &robbed.tree, &["feature"]);
+    let tags = vec![
+        vec!["a".to_owned(), robbed.project.address()],
+        vec!["c".to_owned(), tip.clone()],
+        vec!["clone".to_owned(), host.url("fork.git")],
+    ];
+    let request = Author::new(3).event_tags(1618, now(), tags, "");
+    robbed.server.restart();
+    let mut client = Client::connect(&robbed.server.ws_url()).await;
+    assert!(client.publish(&request).await.0);
+    let url = robbed.project.url(&robbed.server);
+    let name = format!("{tip}:refs/nostr/{}", request.id);
+    robbed.tree.git(&["push", "-q", &url, &name]);
+    await_served(&mut client, &request, true, "pushed").await;
+    drop(client);
+    robbed.server.terminate();
+    unpack(&robbed.dir);
+    robbed.lose("feature:feature");
+    assert_eq!(robbed.check(&[]).code, Some(1));
+    let repaired = robbed.check(&["--repair"]);
+    assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
+    let asked = repaired
+        .stderr
+        .find("robbed.git: answered, had 1, lacked 1");
+    let then = repaired.stderr.find("fork.git: answered, had 1, lacked 0");
+    assert!(asked.is_some() && asked < then, "{}", repaired.stderr);
+}
