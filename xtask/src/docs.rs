@@ -3,23 +3,49 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CONFIGURATION: &str = "docs/configuration.md";
+/// Where a page stands, and who writes it.
+type Page = (&'static str, fn() -> Result<String, String>);
+
+const GENERATED: [Page; 2] = [
+    ("docs/configuration.md", || {
+        Ok(ngit_grasp::config::reference::markdown())
+    }),
+    ("docs/reference/metrics.md", || {
+        ngit_grasp::metrics::reference::markdown().map_err(|error| error.to_string())
+    }),
+];
+
+/// Directories whose documents are looked at.
+const DIRECTORIES: [&str; 6] = [
+    "",
+    "docs",
+    "docs/adr",
+    "docs/howto",
+    "docs/reference",
+    "packaging",
+];
 
 pub fn generated(root: &Path) -> Vec<String> {
-    let found = fs::read_to_string(root.join(CONFIGURATION)).unwrap_or_default();
-    if found == ngit_grasp::config::reference::markdown() {
-        return Vec::new();
-    }
-    vec![format!(
-        "{CONFIGURATION} is not what the settings say: run `cargo xtask docs`"
-    )]
+    let current = |(path, page): &Page| {
+        let found = fs::read_to_string(root.join(path)).unwrap_or_default();
+        page().is_ok_and(|text| text == found)
+    };
+    GENERATED
+        .iter()
+        .filter(|page| !current(page))
+        .map(|(path, _)| format!("{path} is not what the code says: run `cargo xtask docs`"))
+        .collect()
 }
 
 pub fn write_generated(root: &Path) -> std::io::Result<()> {
-    fs::write(
-        root.join(CONFIGURATION),
-        ngit_grasp::config::reference::markdown(),
-    )
+    for (path, page) in GENERATED {
+        let path = root.join(path);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(path, page().map_err(std::io::Error::other)?)?;
+    }
+    Ok(())
 }
 
 /// Every relative link of every document points to a file that exists.
@@ -63,8 +89,8 @@ pub fn decisions(root: &Path) -> Vec<String> {
 }
 
 fn documents(root: &Path) -> Vec<PathBuf> {
-    let dirs = [root.to_owned(), root.join("docs"), root.join("docs/adr")];
-    dirs.iter().flat_map(|dir| markdown_in(dir)).collect()
+    let dirs = DIRECTORIES.iter().map(|dir| root.join(dir));
+    dirs.flat_map(|dir| markdown_in(&dir)).collect()
 }
 
 fn markdown_in(dir: &Path) -> Vec<PathBuf> {

@@ -2,8 +2,12 @@
 //! grow it.
 
 mod hunt;
+pub mod reference;
 mod sync;
 
+use std::cell::RefCell;
+
+use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
@@ -14,6 +18,7 @@ pub use self::sync::SyncMetrics;
 
 pub struct Metrics {
     registry: Registry,
+    descriptions: Vec<Description>,
     pub hunt: HuntMetrics,
     pub sync: SyncMetrics,
     pub connections: IntGauge,
@@ -60,7 +65,7 @@ const BATCH: [f64; 7] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0];
 
 impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
-        let make = Maker(Registry::new());
+        let make = Maker::default();
         let build = make.gauges(
             "ngit_build_info",
             "Always 1; the labels say what runs",
@@ -170,7 +175,8 @@ impl Metrics {
                 "Duration of work on refs and objects",
                 &["task"],
             )?,
-            registry: make.0,
+            registry: make.registry,
+            descriptions: make.descriptions.into_inner(),
         })
     }
 
@@ -228,6 +234,11 @@ impl Metrics {
             .observe(seconds);
     }
 
+    /// Every metric, in the order of its making; also those that have no series yet.
+    pub fn descriptions(&self) -> &[Description] {
+        &self.descriptions
+    }
+
     /// The Prometheus text format.
     pub fn render(&self) -> String {
         let processes = i64::try_from(grasp_git::processes());
@@ -242,20 +253,48 @@ fn number(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// Makes a metric and registers it.
-struct Maker(Registry);
+/// What a metric is called and says, for the documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    pub name: String,
+    pub kind: Kind,
+    pub help: String,
+    pub labels: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Makes a metric, registers it and keeps its description.
+#[derive(Default)]
+struct Maker {
+    registry: Registry,
+    descriptions: RefCell<Vec<Description>>,
+}
 
 impl Maker {
-    fn register<M: prometheus::core::Collector + Clone + 'static>(
+    fn register<M: Collector + Clone + 'static>(
         &self,
+        kind: Kind,
         metric: M,
     ) -> Result<M, prometheus::Error> {
-        self.0.register(Box::new(metric.clone()))?;
+        self.registry.register(Box::new(metric.clone()))?;
+        let described = metric.desc().into_iter().map(|of| Description {
+            name: of.fq_name.clone(),
+            kind,
+            help: of.help.clone(),
+            labels: of.variable_labels.clone(),
+        });
+        self.descriptions.borrow_mut().extend(described);
         Ok(metric)
     }
 
     fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        self.register(IntGauge::new(name, help)?)
+        self.register(Kind::Gauge, IntGauge::new(name, help)?)
     }
 
     fn gauges(
@@ -264,11 +303,12 @@ impl Maker {
         help: &str,
         labels: &[&str],
     ) -> Result<prometheus::IntGaugeVec, prometheus::Error> {
-        self.register(prometheus::IntGaugeVec::new(Opts::new(name, help), labels)?)
+        let opts = Opts::new(name, help);
+        self.register(Kind::Gauge, prometheus::IntGaugeVec::new(opts, labels)?)
     }
 
     fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        self.register(IntCounter::new(name, help)?)
+        self.register(Kind::Counter, IntCounter::new(name, help)?)
     }
 
     fn counters(
@@ -277,7 +317,8 @@ impl Maker {
         help: &str,
         labels: &[&str],
     ) -> Result<IntCounterVec, prometheus::Error> {
-        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
+        let opts = Opts::new(name, help);
+        self.register(Kind::Counter, IntCounterVec::new(opts, labels)?)
     }
 
     fn histogram(
@@ -287,7 +328,7 @@ impl Maker {
         buckets: &[f64],
     ) -> Result<Histogram, prometheus::Error> {
         let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.register(Histogram::with_opts(opts)?)
+        self.register(Kind::Histogram, Histogram::with_opts(opts)?)
     }
 
     fn histograms(
@@ -297,6 +338,6 @@ impl Maker {
         labels: &[&str],
     ) -> Result<HistogramVec, prometheus::Error> {
         let opts = HistogramOpts::new(name, help).buckets(LATENCY.to_vec());
-        self.register(HistogramVec::new(opts, labels)?)
+        self.register(Kind::Histogram, HistogramVec::new(opts, labels)?)
     }
 }

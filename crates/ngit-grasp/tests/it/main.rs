@@ -8,6 +8,7 @@
 )]
 
 mod crash;
+mod dashboards;
 mod demo;
 mod differential;
 mod fetch;

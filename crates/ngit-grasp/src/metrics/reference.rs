@@ -1,0 +1,39 @@
+//! Writes `docs/reference/metrics.md` from the metrics themselves.
+
+use super::{Description, Kind, Metrics};
+
+const INTRO: &str = "\
+# Metrics
+
+<!-- Generated from the metrics in the code; edits here are overwritten. -->
+
+`GET /metrics` tells these in the text format of Prometheus, unless `NGIT_METRICS_ENABLED` is
+`false`. It is open to everybody who reaches the server; a proxy can close it. A dashboard for
+Grafana and alert rules for Prometheus that cover all of them are in
+[packaging/](../../packaging/README.md).
+
+Labels are closed lists or bounded in number. Of a histogram, Prometheus sees `_bucket`, `_sum` and
+`_count`. A metric with labels has no series before the first thing of its kind happens.
+
+| metric | type | labels | says |
+|---|---|---|---|
+";
+
+/// The whole page, in the order of the names.
+pub fn markdown() -> Result<String, prometheus::Error> {
+    let metrics = Metrics::new()?;
+    let mut rows: Vec<String> = metrics.descriptions().iter().map(row).collect();
+    rows.sort();
+    Ok(format!("{INTRO}{}", rows.concat()))
+}
+
+fn row(of: &Description) -> String {
+    let kind = match of.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let labels: Vec<String> = of.labels.iter().map(|name| format!("`{name}`")).collect();
+    let (name, help, labels) = (&of.name, &of.help, labels.join(", "));
+    format!("| `{name}` | {kind} | {labels} | {help} |\n")
+}
