@@ -1,14 +1,19 @@
 //! The command line: `ngit-grasp` serves, its subcommands look after the data.
 
+mod command;
+
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::ArgMatches;
 
+use self::command::ENV_FILE;
+pub use self::command::command;
 use crate::app;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ConfigErrors};
+use crate::init::{Dialogue, InitError, init};
 use crate::inspect;
 use crate::status;
 use crate::transfer;
@@ -20,7 +25,7 @@ pub fn main() -> ExitCode {
     match run(std::env::args_os()) {
         Ok(code) => code,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ngit-grasp: {error}");
+            let _ = writeln!(io::stderr(), "ngit-grasp: {error}");
             ExitCode::FAILURE
         }
     }
@@ -28,14 +33,16 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let matches = command().get_matches_from(args);
-    let loaded = match config::load(&matches, std::env::vars_os(), Path::new(".env")) {
+    if let Some(("init", sub)) = matches.subcommand() {
+        return begin(&matches, sub);
+    }
+    let file = settings_file(&matches);
+    if matches.contains_id(ENV_FILE) && !file.exists() {
+        return Err(format!("{} is not there", file.display()).into());
+    }
+    let loaded = match config::load(&matches, std::env::vars_os(), file) {
         Ok(loaded) => loaded,
-        Err(errors) => {
-            for line in &errors.lines {
-                let _ = writeln!(std::io::stderr(), "ngit-grasp: {line}");
-            }
-            return Ok(ExitCode::from(EXIT_USAGE));
-        }
+        Err(errors) => return Ok(wrong_settings(&errors)),
     };
     if let Some(("config", sub)) = matches.subcommand() {
         let rows = loaded.describe();
@@ -46,7 +53,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std
         };
         write_stdout(&text)?;
         for warning in &loaded.warnings {
-            let _ = writeln!(std::io::stderr(), "warning: {warning}");
+            let _ = writeln!(io::stderr(), "warning: {warning}");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -89,84 +96,55 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole command line, for `--help` and for the documentation.
-pub fn command() -> Command {
-    let dir = |help| {
-        Arg::new("DIR")
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-            .help(help)
+/// `ngit-grasp init`: asks where somebody can answer.
+fn begin(matches: &ArgMatches, sub: &ArgMatches) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let somebody = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let asks = somebody && !sub.get_flag("defaults");
+    let (mut answers, mut questions) = (io::stdin().lock(), io::stderr());
+    let dialogue = asks.then_some(Dialogue {
+        answers: &mut answers,
+        questions: &mut questions,
+    });
+    let file = settings_file(matches);
+    let env = std::env::vars_os().collect();
+    match init(matches, env, file, sub.get_flag("force"), dialogue) {
+        Ok(_) => {}
+        Err(InitError::Settings(errors)) => return Ok(wrong_settings(&errors)),
+        Err(error) => return Err(error.into()),
+    }
+    let with = match matches.contains_id(ENV_FILE) {
+        true => format!("ngit-grasp --{ENV_FILE} {}", file.display()),
+        false => "ngit-grasp".to_owned(),
     };
-    let file = |help| {
-        Arg::new("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help(help)
-    };
-    Command::new("ngit-grasp")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("A GRASP server: Nostr relay, git host and mirror in one binary.")
-        .long_about(
-            "A GRASP server: Nostr relay, git host and mirror in one binary.\n\n\
-             Without a command it serves, at localhost:7334 if nothing else is set. Every setting \
-             can be given as a flag, as an environment variable or in a .env file, in that order.",
-        )
-        .args(config::args().into_iter().map(|arg| arg.global(true)))
-        .subcommand(
-            Command::new("config")
-                .about("Print every setting, its value and where it came from")
-                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
-        )
-        .subcommand(
-            Command::new("repos")
-                .about("List the repositories: size, refs, age of the state, in step or not; the server may be running"),
-        )
-        .subcommand(
-            Command::new("status")
-                .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
-                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
-        )
-        .subcommand(
-            Command::new("check")
-                .about("Check every repository: objects, refs against its state, held events; the server may be running")
-                .arg(
-                    Arg::new("repair")
-                        .long("repair")
-                        .action(ArgAction::SetTrue)
-                        .help("First bring refs and store in step, clear what a crash left, and fetch lost git data from other servers; the server must be stopped"),
-                ),
-        )
-        .subcommand(
-            Command::new("backup")
-                .about("Copy events and owner key into a new directory; the server may be running")
-                .arg(dir("A directory that does not exist yet or is empty")),
-        )
-        .subcommand(
-            Command::new("restore")
-                .about("Put a backup where there are no events yet; the server must be stopped")
-                .arg(dir("A directory made by `ngit-grasp backup`")),
-        )
-        .subcommand(
-            Command::new("export")
-                .about("Write all events as JSON lines; the server may be running")
-                .arg(file("Where to write; standard output if not given")),
-        )
-        .subcommand(
-            Command::new("import")
-                .about("Read events from JSON lines and store the valid ones; the server must be stopped")
-                .arg(file("What to read; standard input if not given")),
-        )
+    transfer::say(&format!(
+        "{} is written. `{with}` starts the server, `{with} doctor` looks whether all is well.",
+        file.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings_file(matches: &ArgMatches) -> &Path {
+    let named = matches.get_one::<PathBuf>(ENV_FILE);
+    named.map_or(Path::new(".env"), PathBuf::as_path)
+}
+
+fn wrong_settings(errors: &ConfigErrors) -> ExitCode {
+    for line in &errors.lines {
+        let _ = writeln!(io::stderr(), "ngit-grasp: {line}");
+    }
+    ExitCode::from(EXIT_USAGE)
 }
 
 fn start_logging(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(config.log_level.as_str());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .init();
 }
 
-fn write_stdout(text: &str) -> std::io::Result<()> {
-    std::io::stdout().write_all(text.as_bytes())
+fn write_stdout(text: &str) -> io::Result<()> {
+    io::stdout().write_all(text.as_bytes())
 }

@@ -13,6 +13,7 @@ pub mod hosting;
 pub mod http;
 pub mod identity;
 pub mod ingest;
+pub mod init;
 pub mod inspect;
 pub mod metrics;
 mod notes;

@@ -14,13 +14,15 @@ first of these places that has one:
 
 1. the flag on the command line, such as `--domain git.example.com`,
 2. the environment variable, such as `NGIT_DOMAIN=git.example.com`,
-3. the same variable in a file named `.env` in the working directory,
+3. the same variable in a file named `.env` in the working directory, or in the file that
+   `--env-file` names,
 4. the default.
 
 An empty value counts as not set, in every place and for every setting. Wrong values stop the
 start, with one line for each. A variable that starts with `NGIT_` but is no setting of this
 version is ignored with a warning. `ngit-grasp config` prints the values in effect and where each
-came from.
+came from; `ngit-grasp init` writes a file with all of them, as comments but for those that were
+chosen.
 
 In `.env`, lines are `KEY=VALUE`, with an optional `export` in front; `#` starts a comment at the
 start of a line or after a space. Values may stand in single quotes, where everything is literal,

@@ -7,6 +7,7 @@
     reason = "also outside of test functions, a panic with a clear text is the verdict"
 )]
 
+mod cli;
 mod crash;
 mod dashboards;
 mod demo;

@@ -1,0 +1,102 @@
+//! Every command, its arguments and what is said about them.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Command, value_parser};
+
+use crate::config;
+
+/// The flag that names the settings file.
+pub const ENV_FILE: &str = "env-file";
+
+/// The whole command line, for `--help` and for the documentation.
+pub fn command() -> Command {
+    let dir = |help| {
+        Arg::new("DIR")
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help(help)
+    };
+    let file = |help| {
+        Arg::new("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help(help)
+    };
+    Command::new("ngit-grasp")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A GRASP server: Nostr relay, git host and mirror in one binary.")
+        .long_about(
+            "A GRASP server: Nostr relay, git host and mirror in one binary.\n\n\
+             Without a command it serves, at localhost:7334 if nothing else is set. Every setting \
+             can be given as a flag, as an environment variable or in a .env file, in that order.",
+        )
+        .args(config::args().into_iter().map(|arg| arg.global(true)))
+        .arg(
+            Arg::new(ENV_FILE)
+                .long(ENV_FILE)
+                .value_name("FILE")
+                .global(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("Read settings from this file, and not from .env in the working directory"),
+        )
+        .subcommand(
+            Command::new("init")
+                .about("Write a commented settings file; asks for what matters if somebody is there to answer")
+                .arg(
+                    Arg::new("force")
+                        .long("force")
+                        .action(ArgAction::SetTrue)
+                        .help("Write a file that is there anew: its values stay, the old file is kept as FILE.old"),
+                )
+                .arg(
+                    Arg::new("defaults")
+                        .long("defaults")
+                        .action(ArgAction::SetTrue)
+                        .help("Ask nothing: take flags, environment and defaults"),
+                ),
+        )
+        .subcommand(
+            Command::new("config")
+                .about("Print every setting, its value and where it came from")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
+        )
+        .subcommand(
+            Command::new("repos")
+                .about("List the repositories: size, refs, age of the state, in step or not; the server may be running"),
+        )
+        .subcommand(
+            Command::new("status")
+                .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
+                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
+        )
+        .subcommand(
+            Command::new("check")
+                .about("Check every repository: objects, refs against its state, held events; the server may be running")
+                .arg(
+                    Arg::new("repair")
+                        .long("repair")
+                        .action(ArgAction::SetTrue)
+                        .help("First bring refs and store in step, clear what a crash left, and fetch lost git data from other servers; the server must be stopped"),
+                ),
+        )
+        .subcommand(
+            Command::new("backup")
+                .about("Copy events and owner key into a new directory; the server may be running")
+                .arg(dir("A directory that does not exist yet or is empty")),
+        )
+        .subcommand(
+            Command::new("restore")
+                .about("Put a backup where there are no events yet; the server must be stopped")
+                .arg(dir("A directory made by `ngit-grasp backup`")),
+        )
+        .subcommand(
+            Command::new("export")
+                .about("Write all events as JSON lines; the server may be running")
+                .arg(file("Where to write; standard output if not given")),
+        )
+        .subcommand(
+            Command::new("import")
+                .about("Read events from JSON lines and store the valid ones; the server must be stopped")
+                .arg(file("What to read; standard input if not given")),
+        )
+}

@@ -1,0 +1,152 @@
+//! Writes a settings file with every setting of the table: those that were chosen as they are, the
+//! others as comments. `.env` files, systemd and compose read it alike.
+
+use super::settings::{Spec, specs};
+use super::{Loaded, Row, Source};
+
+const INTRO: &str = "\
+# Settings of ngit-grasp. A line that begins with # is a comment: those with a variable show its
+# default. What is set in the environment or by a flag wins over this file.
+";
+const WIDTH: usize = 100;
+
+/// The whole file.
+pub fn render(loaded: &Loaded) -> String {
+    let mut file = INTRO.to_owned();
+    let mut group = "";
+    for (spec, row) in specs().iter().zip(loaded.describe()) {
+        if spec.group != group {
+            group = spec.group;
+            let dashes = "-".repeat(WIDTH.saturating_sub(group.len() + 5));
+            file.push_str(&format!("\n# -- {group} {dashes}\n"));
+        }
+        file.push_str(&entry(loaded, spec, &row));
+    }
+    file
+}
+
+/// True if the file holds something that others must not read.
+pub fn has_secrets(loaded: &Loaded) -> bool {
+    let rows = specs().iter().zip(loaded.describe());
+    rows.into_iter()
+        .any(|(spec, row)| spec.secret && row.source != Source::Default)
+}
+
+fn entry(loaded: &Loaded, spec: &Spec, row: &Row) -> String {
+    let mut text = String::from("\n");
+    let about = format!("{} Value: {}.", spec.help, spec.expects);
+    for line in wrapped(&about) {
+        text.push_str(&format!("# {line}\n"));
+    }
+    let line = match (row.source, spec.secret) {
+        (Source::Default, _) => format!("#{}={}", spec.env, quoted(spec.default)),
+        (_, true) => format!("{}={}", spec.env, quoted(secret(loaded))),
+        (_, false) => format!("{}={}", spec.env, quoted(&row.value)),
+    };
+    text.push_str(&line);
+    text.push('\n');
+    text
+}
+
+/// The one setting that is masked wherever it is shown.
+fn secret(loaded: &Loaded) -> &str {
+    let key = loaded.config.relay_owner_nsec.as_ref();
+    key.map_or("", |key| key.reveal())
+}
+
+/// As it is where nothing in it has a meaning to anybody who reads such files.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/@+*[]".contains(c);
+    if value.chars().all(plain) {
+        value.to_owned()
+    } else if !value.contains(['\'', '\n']) {
+        format!("'{value}'")
+    } else {
+        let escaped = value.replace('\\', r"\\").replace('"', "\\\"");
+        let escaped = escaped.replace('$', r"\$").replace('\n', r"\n");
+        format!("\"{escaped}\"")
+    }
+}
+
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + word.len() + 3 <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::super::{args, dotenv, load};
+    use super::*;
+
+    fn loaded(env: &[(&str, &str)]) -> Loaded {
+        let matches = clap::Command::new("test")
+            .args(args())
+            .get_matches_from(["test"]);
+        let env = env
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        load(&matches, env, Path::new("/nonexistent/.env")).unwrap()
+    }
+
+    fn read_back(file: &str) -> Vec<(String, String)> {
+        dotenv::parse(file).unwrap()
+    }
+
+    #[test]
+    fn with_nothing_chosen_every_setting_is_a_comment() {
+        let file = render(&loaded(&[]));
+        assert_eq!(read_back(&file), []);
+        for spec in specs() {
+            let line = format!("\n#{}=", spec.env);
+            assert_eq!(file.matches(&line).count(), 1, "{}", spec.env);
+        }
+        assert!(file.lines().all(|line| line.len() <= WIDTH + 40), "{file}");
+    }
+
+    #[test]
+    fn a_comment_that_is_uncommented_says_the_default() {
+        let file = render(&loaded(&[])).replace("\n#NGIT_", "\nNGIT_");
+        for ((name, value), spec) in read_back(&file).iter().zip(specs()) {
+            assert_eq!((name.as_str(), value.as_str()), (spec.env, spec.default));
+        }
+    }
+
+    #[test]
+    fn what_was_chosen_is_read_back_as_it_was() {
+        let chosen = [
+            ("NGIT_DOMAIN", "git.example.com"),
+            ("NGIT_RELAY_NAME", r#"Ann's "own" $relay \ # 1"#),
+            ("NGIT_RELAY_DESCRIPTION", "plain words # and more"),
+            ("NGIT_TRUSTED_PROXIES", "127.0.0.1,::1"),
+        ];
+        let file = render(&loaded(&chosen));
+        let found = read_back(&file);
+        let found: Vec<(&str, &str)> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
+        assert_eq!(found, chosen);
+    }
+
+    #[test]
+    fn a_secret_is_written_in_the_clear_and_known_to_be_one() {
+        let key = "0000000000000000000000000000000000000000000000000000000000000001";
+        let with_key = loaded(&[("NGIT_RELAY_OWNER_NSEC", key)]);
+        assert!(has_secrets(&with_key) && !has_secrets(&loaded(&[])));
+        let found = read_back(&render(&with_key));
+        assert_eq!(
+            found,
+            [("NGIT_RELAY_OWNER_NSEC".to_owned(), key.to_owned())]
+        );
+    }
+}
