@@ -13,6 +13,7 @@ use self::command::ENV_FILE;
 pub use self::command::command;
 use crate::app;
 use crate::config::{self, Config, ConfigErrors};
+use crate::doctor::doctor;
 use crate::init::{Dialogue, InitError, init};
 use crate::inspect;
 use crate::status;
@@ -57,6 +58,9 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(("doctor", sub)) = matches.subcommand() {
+        return Ok(outcome(doctor(&loaded, sub.get_flag("json"))?));
+    }
     start_logging(&loaded.config);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -75,21 +79,13 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
         Some(("export", sub)) => transfer::export(&config, path(sub, "FILE").as_deref())?,
         Some(("import", sub)) => {
             let clean = transfer::import(&config, path(sub, "FILE").as_deref())?;
-            return Ok(if clean {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            });
+            return Ok(outcome(clean));
         }
         Some(("repos", _)) => inspect::repos(&config)?,
         Some(("status", sub)) => status::status(&config, sub.get_flag("json"))?,
         Some(("check", sub)) => {
             let well = inspect::check(&config, sub.get_flag("repair"))?;
-            return Ok(if well {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            });
+            return Ok(outcome(well));
         }
         Some((other, _)) => return Err(format!("no such command: {other}").into()),
     }
@@ -135,11 +131,25 @@ fn wrong_settings(errors: &ConfigErrors) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
+/// What was looked at is well, or it is not.
+fn outcome(well: bool) -> ExitCode {
+    if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Colours are for terminals, and only for those who do not say otherwise (no-color.org).
+pub(crate) fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 fn start_logging(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(config.log_level.as_str());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal() && colours())
         .with_target(false)
         .with_writer(io::stderr)
         .init();

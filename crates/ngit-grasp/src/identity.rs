@@ -121,7 +121,7 @@ impl Identity {
 }
 
 /// Who this server has been.
-fn known(dir: &Path) -> Option<String> {
+pub fn known(dir: &Path) -> Option<String> {
     let npub = fs::read_to_string(dir.join(PUBLIC_FILE)).ok()?;
     Some(npub.trim().to_owned())
 }
@@ -132,6 +132,12 @@ fn lost(dir: &Path, npub: String) -> IdentityError {
         public: dir.join(PUBLIC_FILE),
         npub,
     }
+}
+
+/// Who a secret key is.
+pub fn npub_of(secret: &str) -> Option<String> {
+    let key = parse_secret(secret)?;
+    Some(Identity::of(&key, Origin::Setting).pubkey.npub())
 }
 
 fn parse_secret(text: &str) -> Option<SecretKey> {

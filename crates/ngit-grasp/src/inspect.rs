@@ -185,7 +185,7 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
-fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} B"),
         10_000..=9_999_999 => format!("{} kB", bytes / 1_000),

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crash;
+pub mod doctor;
 pub mod driver;
 pub mod engine;
 pub mod fetch;

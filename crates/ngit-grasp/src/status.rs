@@ -114,7 +114,7 @@ pub fn status(config: &Config, as_json: bool) -> Result<(), StatusError> {
 }
 
 /// Where a server can be asked that listens there.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

@@ -22,6 +22,12 @@ pub fn command() -> Command {
             .value_parser(value_parser!(PathBuf))
             .help(help)
     };
+    let json = || {
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("Print JSON")
+    };
     Command::new("ngit-grasp")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A GRASP server: Nostr relay, git host and mirror in one binary.")
@@ -56,9 +62,14 @@ pub fn command() -> Command {
                 ),
         )
         .subcommand(
+            Command::new("doctor")
+                .about("Look whether all is well around the server: name, address, TLS, git, disk, clock, permissions")
+                .arg(json()),
+        )
+        .subcommand(
             Command::new("config")
                 .about("Print every setting, its value and where it came from")
-                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
+                .arg(json()),
         )
         .subcommand(
             Command::new("repos")
@@ -67,7 +78,7 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("status")
                 .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
-                .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")),
+                .arg(json()),
         )
         .subcommand(
             Command::new("check")

@@ -8,7 +8,7 @@ pub mod dial;
 pub mod guard;
 pub mod http;
 mod lookup;
-mod nip11;
+pub mod nip11;
 mod ports;
 mod reconcile;
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod crash;
 mod dashboards;
 mod demo;
 mod differential;
+mod doctor;
 mod fetch;
 mod git_crash;
 mod git_limits;

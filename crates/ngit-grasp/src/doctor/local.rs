@@ -1,0 +1,217 @@
+//! What can be seen on this machine: settings, git, folders, disk, limits.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use grasp_git::Git;
+use rustix::fs::{Access, access, statvfs};
+use rustix::process::{Resource, geteuid, getrlimit};
+
+use super::Finding;
+use crate::config::{Config, DatabaseBackend, Loaded};
+use crate::identity::{PUBLIC_FILE, SECRET_FILE};
+use crate::inspect::human;
+
+/// The oldest git that the tests run with.
+const OLDEST_GIT: (u32, u32) = (2, 39);
+/// Files of the store, pipes of git processes, and whatever else is open.
+const SPARE_FILES: u64 = 512;
+
+pub fn settings(loaded: &Loaded) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = loaded
+        .warnings
+        .iter()
+        .map(|warning| Finding::warn("settings", warning, "correct it or take it out"))
+        .collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok(
+            "settings",
+            "no contradictions, no unknown names",
+        ));
+    }
+    let config = &loaded.config;
+    if config.database_backend == DatabaseBackend::Memory {
+        findings.push(Finding::warn(
+            "settings",
+            "events are kept in memory and are gone when the server stops",
+            "set NGIT_DATABASE_BACKEND=lmdb",
+        ));
+    }
+    findings.extend(domain(config));
+    findings
+}
+
+fn domain(config: &Config) -> Vec<Finding> {
+    let Some(domain) = config.domain.as_ref().filter(|of| !of.is_loopback()) else {
+        return vec![Finding::warn(
+            "domain",
+            format!("{}: only this machine can reach it", config.domain()),
+            "set NGIT_DOMAIN to the public name; repositories are hosted if they name it",
+        )];
+    };
+    let mut findings = vec![Finding::ok("domain", domain.to_string())];
+    let listens = config.bind_address;
+    if listens.ip().is_loopback() && config.trusted_proxies.is_empty() {
+        findings.push(Finding::warn(
+            "proxy",
+            "every client seems to be the proxy on this machine, so no limit per address holds",
+            format!("set NGIT_TRUSTED_PROXIES={}", listens.ip()),
+        ));
+    }
+    findings
+}
+
+pub fn git() -> Finding {
+    match Git.version() {
+        Ok(version) if (version.major, version.minor) < OLDEST_GIT => Finding::warn(
+            "git",
+            format!("version {version} is older than what was tested"),
+            format!("install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1),
+        ),
+        Ok(version) => Finding::ok("git", format!("version {version}")),
+        Err(error) => Finding::fail("git", error.to_string(), "install git, and have it in PATH"),
+    }
+}
+
+pub fn folders(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![folder("git data", &config.git_data_path)];
+    if config.database_backend == DatabaseBackend::Lmdb {
+        findings.push(folder("relay data", &config.relay_data_path));
+    }
+    findings.extend(key(config));
+    findings
+}
+
+/// The folder, or where it will be made.
+fn folder(about: &'static str, path: &Path) -> Finding {
+    let shown = path.display();
+    let there = path.ancestors().find(|dir| dir.exists());
+    let there = there.unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        there
+    };
+    if !there.is_dir() {
+        let what = format!("{} is not a directory", there.display());
+        return Finding::fail(about, what, "choose another path, or move that file away");
+    }
+    if access(there, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let what = format!("{} cannot be written by this user", there.display());
+        return Finding::fail(
+            about,
+            what,
+            "give it to the user of the server, and run doctor as that user",
+        );
+    }
+    if there != path {
+        return Finding::ok(about, format!("{shown} will be made at the first start"));
+    }
+    let owner = path.metadata().map(|meta| meta.uid());
+    let me = geteuid().as_raw();
+    match owner {
+        Ok(owner) if owner != me => Finding::warn(
+            about,
+            format!("{shown} belongs to user {owner}, and this is user {me}"),
+            "run doctor, and the server, as the user to whom the data belongs",
+        ),
+        _ => Finding::ok(about, shown.to_string()),
+    }
+}
+
+fn key(config: &Config) -> Option<Finding> {
+    let path = config.relay_data_path.join(SECRET_FILE);
+    let shown = path.display();
+    match path.metadata() {
+        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => Some(Finding::fail(
+            "owner key",
+            format!("others can read {shown}"),
+            format!("chmod 600 {shown}"),
+        )),
+        Ok(_) => Some(Finding::ok("owner key", shown.to_string())),
+        Err(_) if config.relay_owner_nsec.is_some() => Some(Finding::ok("owner key", "is set")),
+        Err(_) if config.relay_data_path.join(PUBLIC_FILE).exists() => Some(Finding::fail(
+            "owner key",
+            format!("{shown} is missing, and this server had one"),
+            "put it back from a backup, or set NGIT_RELAY_OWNER_NSEC",
+        )),
+        Err(_) => None,
+    }
+}
+
+pub fn disk(config: &Config) -> Vec<Finding> {
+    let least = config.min_free_bytes.as_u64();
+    let paths = [&config.git_data_path, &config.relay_data_path];
+    let mut disks: Vec<(u64, Finding)> = Vec::new();
+    for path in paths {
+        let there = path.ancestors().find(|dir| dir.is_dir());
+        let there = there.filter(|dir| !dir.as_os_str().is_empty());
+        let there = there.unwrap_or(Path::new("."));
+        let Ok(found) = statvfs(there) else {
+            continue;
+        };
+        if disks.iter().any(|(id, _)| *id == found.f_fsid) {
+            continue;
+        }
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        disks.push((found.f_fsid, room(there, free, least)));
+    }
+    disks.into_iter().map(|(_, finding)| finding).collect()
+}
+
+fn room(path: &Path, free: u64, least: u64) -> Finding {
+    let found = format!("{} free at {}", human(free), path.display());
+    if free < least {
+        let advice = "below NGIT_MIN_FREE_BYTES: pushes are refused; free some or lower it";
+        return Finding::fail("disk", found, advice);
+    }
+    if free < least.saturating_mul(4) {
+        return Finding::warn("disk", found, "little is left for repositories to grow");
+    }
+    Finding::ok("disk", found)
+}
+
+pub fn open_files(config: &Config) -> Finding {
+    let needed = config.max_connections as u64 + SPARE_FILES;
+    let needed = needed.saturating_add(config.sync_max_relays as u64);
+    let needed = needed.saturating_add(4 * config.git_concurrent as u64);
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < needed => Finding::warn(
+            "open files",
+            format!("{limit} at once in this shell, and the limits of the server need {needed}"),
+            format!(
+                "ulimit -n {needed}, or LimitNOFILE= in its unit; or lower NGIT_MAX_CONNECTIONS"
+            ),
+        ),
+        Some(limit) => Finding::ok("open files", format!("{limit} at once in this shell")),
+        None => Finding::ok("open files", "no limit"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_folder_is_there_or_can_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let verdict = |path: &Path| folder("git data", path).verdict;
+        assert_eq!(verdict(dir.path()), Verdict::Ok);
+        assert_eq!(verdict(&dir.path().join("a/b")), Verdict::Ok);
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(verdict(&file), Verdict::Fail);
+        assert_eq!(verdict(&file.join("below")), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_disk_is_judged_by_what_the_server_leaves_free() {
+        let verdict = |free| room(Path::new("/data"), free, 100).verdict;
+        assert_eq!(verdict(99), Verdict::Fail);
+        assert_eq!(verdict(100), Verdict::Warn);
+        assert_eq!(verdict(400), Verdict::Ok);
+    }
+}
