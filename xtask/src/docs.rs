@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 /// Where a page stands, and who writes it.
 type Page = (&'static str, fn() -> Result<String, String>);
 
-const GENERATED: [Page; 2] = [
+const GENERATED: [Page; 3] = [
     ("docs/configuration.md", || {
         Ok(ngit_grasp::config::reference::markdown())
+    }),
+    ("docs/reference/cli.md", || {
+        Ok(ngit_grasp::cli::reference::markdown())
     }),
     ("docs/reference/metrics.md", || {
         ngit_grasp::metrics::reference::markdown().map_err(|error| error.to_string())

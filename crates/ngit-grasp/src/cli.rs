@@ -1,6 +1,7 @@
 //! The command line: `ngit-grasp` serves, its subcommands look after the data.
 
 mod command;
+pub mod reference;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -25,6 +26,8 @@ const EXIT_USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     match run(std::env::args_os()) {
         Ok(code) => code,
+        // Whoever reads has seen enough, as `head` does.
+        Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "ngit-grasp: {error}");
             ExitCode::FAILURE
@@ -32,10 +35,22 @@ pub fn main() -> ExitCode {
     }
 }
 
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let mut causes = chain.filter_map(|error| error.downcast_ref::<io::Error>());
+    causes.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let matches = command().get_matches_from(args);
-    if let Some(("init", sub)) = matches.subcommand() {
-        return begin(&matches, sub);
+    match matches.subcommand() {
+        Some(("init", sub)) => return begin(&matches, sub),
+        Some(("completions", sub)) => return complete(sub),
+        Some(("man", _)) => {
+            write_stdout(&reference::man())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
     }
     let file = settings_file(&matches);
     if matches.contains_id(ENV_FILE) && !file.exists() {
@@ -81,10 +96,10 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
             let clean = transfer::import(&config, path(sub, "FILE").as_deref())?;
             return Ok(outcome(clean));
         }
-        Some(("repos", _)) => inspect::repos(&config)?,
+        Some(("repos", sub)) => inspect::repos(&config, sub.get_flag("json"))?,
         Some(("status", sub)) => status::status(&config, sub.get_flag("json"))?,
         Some(("check", sub)) => {
-            let well = inspect::check(&config, sub.get_flag("repair"))?;
+            let well = inspect::check(&config, sub.get_flag("repair"), sub.get_flag("json"))?;
             return Ok(outcome(well));
         }
         Some((other, _)) => return Err(format!("no such command: {other}").into()),
@@ -116,6 +131,14 @@ fn begin(matches: &ArgMatches, sub: &ArgMatches) -> Result<ExitCode, Box<dyn std
         "{} is written. `{with}` starts the server, `{with} doctor` looks whether all is well.",
         file.display()
     ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `ngit-grasp completions`: a script for the shell that was named.
+fn complete(sub: &ArgMatches) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let shell = sub.get_one::<String>("SHELL").map(String::as_str);
+    let shell = shell.and_then(reference::shell).ok_or("no such shell")?;
+    io::stdout().write_all(&reference::completions(shell))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,6 +13,8 @@ use grasp_git::Problem;
 use grasp_store::Store;
 use indicatif::ProgressBar;
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::config::{Config, DatabaseBackend};
@@ -115,64 +117,86 @@ fn repo_of(event: &Event) -> Option<RepoId> {
     }
 }
 
+/// One repository as it stands.
+#[derive(Debug, Serialize)]
+struct Row {
+    repository: String,
+    /// On disk; nothing where there is no repository.
+    bytes: Option<u64>,
+    refs: Option<usize>,
+    /// Of its newest state.
+    state_age_secs: Option<u64>,
+    standing: &'static str,
+    in_step: bool,
+}
+
 /// A line for each repository.
-pub fn repos(config: &Config) -> Result<(), TransferError> {
+pub fn repos(config: &Config, as_json: bool) -> Result<(), TransferError> {
     let records = Records::read(config)?;
-    let mut out = io::stdout().lock();
     let all = records.all()?;
-    let print = |out: &mut io::StdoutLock<'_>| -> io::Result<()> {
-        writeln!(
-            out,
-            "{:>10}  {:>6}  {:>10}  {:9}  {:8}  REPOSITORY",
+    let rows = all.iter().map(|repo| row(&records, config, repo));
+    let text = if as_json {
+        let rows: Vec<Row> = rows.collect();
+        let (held, hidden) = (records.held_in_all, records.hidden.len());
+        let report = json!({ "repositories": rows, "held_events": held, "hidden_events": hidden });
+        format!("{report:#}\n")
+    } else {
+        let head = format!(
+            "{:>10}  {:>6}  {:>10}  {:9}  {:8}  REPOSITORY\n",
             "SIZE", "REFS", "STATE", "STANDING", "IN STEP"
-        )?;
-        for repo in &all {
-            writeln!(out, "{}", line(&records, config, repo))?;
-        }
-        writeln!(out, "{} repositories, {records}", all.len())
+        );
+        let lines: String = rows.map(|row| line(&row)).collect();
+        format!("{head}{lines}{} repositories, {records}\n", all.len())
     };
-    print(&mut out).map_err(|source| TransferError::Io {
+    print(&text)
+}
+
+fn print(text: &str) -> Result<(), TransferError> {
+    let printed = io::stdout().write_all(text.as_bytes());
+    printed.map_err(|source| TransferError::Io {
         path: "standard output".into(),
         source,
     })
 }
 
-fn line(records: &Records, config: &Config, repo: &RepoId) -> String {
-    let overview = Overview::of(
-        repo,
-        &records.store,
-        &config.service(),
-        config.maintainer_rule,
-    );
-    let standing = match (
-        records.served.contains(repo),
-        records.held.contains_key(repo),
-    ) {
+fn row(records: &Records, config: &Config, repo: &RepoId) -> Row {
+    let (us, rule) = (config.service(), config.maintainer_rule);
+    let overview = Overview::of(repo, &records.store, &us, rule);
+    let (served, held) = (&records.served, &records.held);
+    let standing = match (served.contains(repo), held.contains_key(repo)) {
         (true, _) => "served",
         (false, true) => "held",
         (false, false) => "unknown",
     };
-    let age = overview.state.as_ref().map(|(event, _)| age(event));
     let looked = records.repositories.open(repo).and_then(|opened| {
         let refs = opened.refs()?.ids();
         Ok((opened.size()?, refs))
     });
-    let (size, count, in_step) = match looked {
-        Ok((size, refs)) => {
-            let in_step = overview.is_in_step(&heads_and_tags(&refs));
-            let in_step = if in_step { "yes" } else { "NO" };
-            (human(size), refs.len().to_string(), in_step)
-        }
-        Err(_) => ("-".to_owned(), "-".to_owned(), "NO"),
-    };
-    let age = age.unwrap_or_else(|| "-".to_owned());
-    format!("{size:>10}  {count:>6}  {age:>10}  {standing:9}  {in_step:8}  {repo}")
+    let looked = looked.ok();
+    Row {
+        repository: repo.to_string(),
+        bytes: looked.as_ref().map(|(size, _)| *size),
+        refs: looked.as_ref().map(|(_, refs)| refs.len()),
+        state_age_secs: overview.state.as_ref().map(|(event, _)| age(event)),
+        standing,
+        in_step: looked.is_some_and(|(_, refs)| overview.is_in_step(&heads_and_tags(&refs))),
+    }
 }
 
-fn age(event: &Event) -> String {
+fn line(row: &Row) -> String {
+    let none = || "-".to_owned();
+    let size = row.bytes.map_or_else(none, human);
+    let refs = row.refs.map_or_else(none, |count| count.to_string());
+    let age = row.state_age_secs.map_or_else(none, span);
+    let in_step = if row.in_step { "yes" } else { "NO" };
+    let (standing, repo) = (row.standing, &row.repository);
+    format!("{size:>10}  {refs:>6}  {age:>10}  {standing:9}  {in_step:8}  {repo}\n")
+}
+
+fn age(event: &Event) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs());
-    span(now.saturating_sub(event.created_at.0))
+    now.saturating_sub(event.created_at.0)
 }
 
 /// For people.
@@ -194,7 +218,7 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 /// Every repository: objects, refs against the newest state, what waits. True when all is well.
-pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
+pub fn check(config: &Config, repair: bool, as_json: bool) -> Result<bool, TransferError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -212,15 +236,29 @@ pub fn check(config: &Config, repair: bool) -> Result<bool, TransferError> {
     let all = records.all()?;
     let bar = bar(all.len() as u64, "{bar:30} {pos}/{len} repositories {eta}");
     let mut troubled = 0;
+    let mut problems = Vec::new();
     for repo in &all {
         let found = runtime.block_on(findings(&records, config, repo));
         troubled += u64::from(!found.is_empty());
         for what in found {
-            bar.suspend(|| say(&format!("{repo}: {what}")));
+            if as_json {
+                problems.push(json!({ "repository": repo.to_string(), "problem": what }));
+            } else {
+                bar.suspend(|| say(&format!("{repo}: {what}")));
+            }
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if as_json {
+        let (held, hidden) = (records.held_in_all, records.hidden.len());
+        let report = json!({
+            "ok": troubled == 0, "repositories": all.len(), "troubled": troubled,
+            "problems": problems, "held_events": held, "hidden_events": hidden,
+        });
+        print(&format!("{report:#}\n"))?;
+        return Ok(troubled == 0);
+    }
     say(&format!(
         "{} repositories checked, {troubled} with problems; {records}",
         all.len()

@@ -36,7 +36,8 @@ pub fn command() -> Command {
              Without a command it serves, at localhost:7334 if nothing else is set. Every setting \
              can be given as a flag, as an environment variable or in a .env file, in that order.",
         )
-        .args(config::args().into_iter().map(|arg| arg.global(true)))
+        .after_help("-h shows the settings that most people set, --help shows all of them.")
+        .args(settings())
         .arg(
             Arg::new(ENV_FILE)
                 .long(ENV_FILE)
@@ -73,7 +74,8 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("repos")
-                .about("List the repositories: size, refs, age of the state, in step or not; the server may be running"),
+                .about("List the repositories: size, refs, age of the state, in step or not; the server may be running")
+                .arg(json()),
         )
         .subcommand(
             Command::new("status")
@@ -88,7 +90,8 @@ pub fn command() -> Command {
                         .long("repair")
                         .action(ArgAction::SetTrue)
                         .help("First bring refs and store in step, clear what a crash left, and fetch lost git data from other servers; the server must be stopped"),
-                ),
+                )
+                .arg(json()),
         )
         .subcommand(
             Command::new("backup")
@@ -110,4 +113,24 @@ pub fn command() -> Command {
                 .about("Read events from JSON lines and store the valid ones; the server must be stopped")
                 .arg(file("What to read; standard input if not given")),
         )
+        .subcommand(
+            Command::new("completions")
+                .about("Print a script that completes commands and settings in a shell")
+                .arg(
+                    Arg::new("SHELL")
+                        .required(true)
+                        .value_parser(["bash", "zsh", "fish"])
+                        .help("bash, zsh or fish"),
+                ),
+        )
+        .subcommand(Command::new("man").about("Print the man page"))
+}
+
+/// Every setting as a flag of every command. The short help has those that most people set.
+fn settings() -> impl Iterator<Item = Arg> {
+    let usual = ["Service", "Storage"];
+    config::args().into_iter().map(move |arg| {
+        let rare = arg.get_help_heading().is_none_or(|of| !usual.contains(&of));
+        arg.global(true).hide_short_help(rare)
+    })
 }

@@ -1,6 +1,10 @@
 //! What the commands do that need no server: settings files, completions, the man page.
 
-use crate::support::run;
+use std::process::Stdio;
+
+use testkit::{Value, json};
+
+use crate::support::{bin, run, start};
 
 #[test]
 fn init_writes_a_file_that_a_server_takes() {
@@ -47,4 +51,55 @@ fn wrong_settings_and_wrong_commands_are_told_apart_from_failures() {
     assert_eq!(code(&["init", "--domain", "https://a.example"]), Some(2));
     assert_eq!(code(&["no-such-command"]), Some(2));
     assert_eq!(code(&["status", "--bind-address", "127.0.0.1:1"]), Some(1));
+}
+
+#[test]
+fn completions_and_the_man_page_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell], &[], dir.path());
+        assert_eq!(script.code, Some(0), "{}", script.stderr);
+        assert!(script.stdout.contains("ngit-grasp"), "{shell}");
+    }
+    assert_eq!(run(&["completions", "tcsh"], &[], dir.path()).code, Some(2));
+    let page = run(&["man"], &[], dir.path());
+    assert!(page.stdout.starts_with(".TH NGIT"), "{}", page.stdout);
+}
+
+#[test]
+fn the_short_help_is_short_and_the_long_one_has_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = run(&["-h"], &[], dir.path()).stdout;
+    let long = run(&["--help"], &[], dir.path()).stdout;
+    assert!(short.contains("--domain") && !short.contains("--max-filters"));
+    assert!(short.lines().count() < 100, "{short}");
+    assert!(long.contains("--max-filters"), "{long}");
+}
+
+#[test]
+fn programs_can_read_what_is_hosted_and_whether_it_is_well() {
+    let server = start(&[]);
+    let repos = run(&["repos", "--json"], &[], server.data_dir());
+    let repos: Value = repos.stdout.parse().unwrap();
+    assert_eq!(repos["repositories"], json!([]));
+    let check = run(&["check", "--json"], &[], server.data_dir());
+    assert_eq!(check.code, Some(0), "{}", check.stderr);
+    let check: Value = check.stdout.parse().unwrap();
+    assert_eq!(check["ok"], true);
+    assert_eq!(check["problems"], json!([]));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut command = std::process::Command::new(bin());
+    let command = command
+        .arg("man")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+    assert_eq!(ended.status.code(), Some(0));
 }
