@@ -28,6 +28,11 @@ check:
 docs:
     cargo xtask docs
 
+# A Debian package, with unit, settings file, man page and completions; needs cargo-deb
+deb:
+    cargo xtask dist
+    cargo deb --package ngit-grasp --locked
+
 # Simulated worlds
 sim seeds="0..1000":
     cargo run --release -p grasp-sim -- --seeds {{seeds}}

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 /// Where a page stands, and who writes it.
 type Page = (&'static str, fn() -> Result<String, String>);
 
-const GENERATED: [Page; 3] = [
+const GENERATED: [Page; 4] = [
     ("docs/configuration.md", || {
         Ok(ngit_grasp::config::reference::markdown())
+    }),
+    ("packaging/ngit-grasp.env", || {
+        ngit_grasp::config::file::packaged().map_err(|error| error.to_string())
     }),
     ("docs/reference/cli.md", || {
         Ok(ngit_grasp::cli::reference::markdown())
@@ -47,6 +50,20 @@ pub fn write_generated(root: &Path) -> std::io::Result<()> {
             fs::create_dir_all(dir)?;
         }
         fs::write(path, page().map_err(std::io::Error::other)?)?;
+    }
+    Ok(())
+}
+
+/// What packages bring beside the binary, where their metadata expects it.
+pub fn write_dist(root: &Path) -> std::io::Result<()> {
+    use ngit_grasp::cli::reference;
+
+    let dir = root.join("packaging/generated");
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join("ngit-grasp.1"), reference::man())?;
+    for shell in reference::shells() {
+        let name = format!("ngit-grasp.{shell}");
+        fs::write(dir.join(name), reference::completions(shell))?;
     }
     Ok(())
 }

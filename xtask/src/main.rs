@@ -1,6 +1,6 @@
 //! `cargo xtask check` proves what the documents claim: the direction of the crates, the purity
 //! of the core, the order of its modules, links that lead somewhere, references that were
-//! generated. `cargo xtask docs` writes the generated ones.
+//! generated. `cargo xtask docs` writes the generated ones, `cargo xtask dist` what packages bring.
 
 #![allow(clippy::print_stdout)]
 
@@ -32,16 +32,21 @@ fn main() -> ExitCode {
     let root = root();
     match std::env::args().nth(1).as_deref() {
         Some("check") => check(&root),
-        Some("docs") => match docs::write_generated(&root) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                println!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        Some("docs") => written(docs::write_generated(&root)),
+        Some("dist") => written(docs::write_dist(&root)),
         _ => {
-            println!("usage: cargo xtask check | docs");
+            println!("usage: cargo xtask check | docs | dist");
             ExitCode::from(2)
+        }
+    }
+}
+
+fn written(done: std::io::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
         }
     }
 }

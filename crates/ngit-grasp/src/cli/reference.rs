@@ -41,9 +41,16 @@ pub fn shells() -> [Shell; 3] {
     [Shell::Bash, Shell::Zsh, Shell::Fish]
 }
 
+/// Settings that few people set are completed before a command only: with all of them at every
+/// command, a script would be ten times as long.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "ngit-grasp", &mut script);
+    let mut command = command().mut_args(|arg| {
+        let usual = !arg.is_hide_short_help_set();
+        let global = arg.is_global_set() && usual;
+        arg.global(global)
+    });
+    clap_complete::generate(shell, &mut command, "ngit-grasp", &mut script);
     script
 }
 

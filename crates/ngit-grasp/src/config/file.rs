@@ -1,14 +1,30 @@
 //! Writes a settings file with every setting of the table: those that were chosen as they are, the
 //! others as comments. `.env` files, systemd and compose read it alike.
 
+use std::path::Path;
+
 use super::settings::{Spec, specs};
-use super::{Loaded, Row, Source};
+use super::{ConfigErrors, Loaded, Row, Source, args, load};
 
 const INTRO: &str = "\
 # Settings of ngit-grasp. A line that begins with # is a comment: those with a variable show its
 # default. What is set in the environment or by a flag wins over this file.
 ";
 const WIDTH: usize = 100;
+
+/// What packages set: the unit gives the server this directory and no other.
+const PACKAGED: [(&str, &str); 2] = [
+    ("NGIT_GIT_DATA_PATH", "/var/lib/ngit-grasp/git"),
+    ("NGIT_RELAY_DATA_PATH", "/var/lib/ngit-grasp/relay"),
+];
+
+/// The file that packages bring.
+pub fn packaged() -> Result<String, ConfigErrors> {
+    let command = clap::Command::new("ngit-grasp").args(args());
+    let matches = command.get_matches_from(["ngit-grasp"]);
+    let set = PACKAGED.map(|(name, value)| (name.into(), value.into()));
+    load(&matches, set, Path::new("")).map(|loaded| render(&loaded))
+}
 
 /// The whole file.
 pub fn render(loaded: &Loaded) -> String {
@@ -86,9 +102,8 @@ fn wrapped(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::path::Path;
 
-    use super::super::{args, dotenv, load};
+    use super::super::dotenv;
     use super::*;
 
     fn loaded(env: &[(&str, &str)]) -> Loaded {

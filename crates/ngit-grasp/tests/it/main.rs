@@ -31,6 +31,7 @@ mod ngit_client;
 mod nip01;
 mod nip77;
 mod nips;
+mod packaging;
 mod repair;
 mod status;
 mod support;
