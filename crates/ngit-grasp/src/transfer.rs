@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::admit::Refusal;
@@ -24,6 +25,10 @@ use crate::metrics::Metrics;
 
 /// Refused lines that are shown one by one.
 const MAX_SHOWN: usize = 20;
+/// Events that came before what they belong to, and are tried again after it.
+const MAX_EARLY_BYTES: usize = 256 * 1024 * 1024;
+/// How long repositories may take to be brought in step with what was imported.
+const SETTLE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
@@ -176,6 +181,9 @@ pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferErro
         &config.limits(),
         &bar,
     );
+    if !engine.settle(SETTLE) {
+        say("not everything could be brought in step in time");
+    }
     engine.stop();
     bar.finish_and_clear();
     let tally = tally.map_err(io_error(file.unwrap_or(Path::new("standard input"))))?;
@@ -189,8 +197,13 @@ fn read_lines(
     limits: &Limits,
     bar: &ProgressBar,
 ) -> io::Result<Tally> {
-    let (answers, answered) = unbounded();
     let waiting = tokio::runtime::Builder::new_current_thread().build()?;
+    let entrance = Entrance {
+        ingest,
+        limits,
+        waiting: &waiting,
+    };
+    let (answers, answered) = unbounded();
     let mut tally = Tally::default();
     let mut line = Vec::new();
     for number in 1.. {
@@ -205,14 +218,23 @@ fn read_lines(
             skip_line(&mut source)?;
         }
         bar.inc(read as u64);
-        tally.submit(number, &line, &waiting, ingest, limits, &answers);
+        let text = String::from_utf8_lossy(&line);
+        tally.submit(number, text.trim(), &entrance, &answers);
         tally.collect(&answered);
     }
     drop(answers);
     for answer in answered {
         tally.count(answer);
     }
+    tally.try_again(&entrance);
     Ok(tally)
+}
+
+/// Where events go in.
+struct Entrance<'e> {
+    ingest: &'e Ingest,
+    limits: &'e Limits,
+    waiting: &'e Runtime,
 }
 
 fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
@@ -232,19 +254,32 @@ fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
 
 struct Answered {
     line: u64,
+    text: String,
     word: Word,
 }
 
 struct LineReply {
     line: u64,
+    text: String,
     answers: Sender<Answered>,
 }
 
 impl Reply for LineReply {
     fn send(self: Box<Self>, _: EventId, word: Word) {
-        let line = self.line;
-        let _ = self.answers.send(Answered { line, word });
+        let Self {
+            line,
+            text,
+            answers,
+        } = *self;
+        let _ = answers.send(Answered { line, text, word });
     }
+}
+
+/// An event whose repository was not here when it came.
+struct Early {
+    line: u64,
+    text: String,
+    why: Refusal,
 }
 
 #[derive(Default)]
@@ -255,35 +290,62 @@ struct Tally {
     known: u64,
     superseded: u64,
     refused: u64,
+    early: Vec<Early>,
+    early_bytes: usize,
 }
 
 impl Tally {
     fn submit(
         &mut self,
         number: u64,
-        line: &[u8],
-        waiting: &Runtime,
-        ingest: &Ingest,
-        limits: &Limits,
+        text: &str,
+        entrance: &Entrance<'_>,
         answers: &Sender<Answered>,
     ) {
-        let text = String::from_utf8_lossy(line);
-        if text.trim().is_empty() {
+        if text.is_empty() {
             return;
         }
-        let event = match Unverified::parse(text.trim(), limits) {
+        let event = match Unverified::parse(text, entrance.limits) {
             Ok(event) => event,
             Err(error) => return self.refuse(number, &error.to_string()),
         };
+        let ingest = entrance.ingest;
         // This thread has nothing else to do: it waits where a connection would park.
-        let Some(room) = waiting.block_on(ingest.room(ingest.units(&event))) else {
+        let room = ingest.room(ingest.units(&event));
+        let Some(room) = entrance.waiting.block_on(room) else {
             return self.refuse(number, "error: stopping");
         };
         let reply = LineReply {
             line: number,
+            text: text.to_owned(),
             answers: answers.clone(),
         };
         ingest.submit(&mut self.lane, event, Origin::Import, Box::new(reply), room);
+    }
+
+    /// An export has the newest first, so that states come before their announcements: what came
+    /// too early is tried again, the other way round, until that brings nothing more.
+    fn try_again(&mut self, entrance: &Entrance<'_>) {
+        loop {
+            let early = std::mem::take(&mut self.early);
+            self.early_bytes = 0;
+            let before = early.len();
+            let (answers, answered) = unbounded();
+            for event in early.into_iter().rev() {
+                self.submit(event.line, &event.text, entrance, &answers);
+                self.collect(&answered);
+            }
+            drop(answers);
+            for answer in answered {
+                self.count(answer);
+            }
+            if self.early.len() == before {
+                break;
+            }
+        }
+        for event in std::mem::take(&mut self.early) {
+            self.refuse(event.line, &event.why.to_string());
+        }
     }
 
     fn collect(&mut self, answered: &Receiver<Answered>) {
@@ -302,11 +364,20 @@ impl Tally {
             )) => {
                 self.superseded += 1;
             }
+            Word::Answer(Answer::Refused(why)) if why.is_early() && self.has_room() => {
+                let Answered { line, text, .. } = answered;
+                self.early_bytes = self.early_bytes.saturating_add(text.len());
+                self.early.push(Early { line, text, why });
+            }
             Word::Answer(Answer::Refused(refusal)) => {
                 self.refuse(answered.line, &refusal.to_string())
             }
             Word::Unverifiable(error) => self.refuse(answered.line, &error.to_string()),
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.early_bytes < MAX_EARLY_BYTES
     }
 
     fn refuse(&mut self, line: u64, why: &str) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use grasp_core::Event;
 use testkit::random::Events;
-use testkit::{Author, Client, Server, Value, json, now};
+use testkit::{Author, Client, Project, Server, Value, json, now};
 
 use crate::support::{
     accept, author, by, client, eventually, ids, ids_of, run, sorted, start, stored, to_json,
@@ -267,4 +267,38 @@ fn a_damaged_backup_is_not_restored() {
     assert!(refused.stderr.contains("MANIFEST"), "{}", refused.stderr);
     fs::remove_file(server.data_dir().join("backup/MANIFEST")).unwrap();
     assert_eq!(run(&["restore", &backup], &[], other.path()).code, Some(1));
+}
+
+#[test]
+fn an_import_takes_events_that_stand_before_what_they_belong_to() {
+    let ada = author();
+    let project = Project::new(&ada, "hello");
+    let tip = "1".repeat(40);
+    let announcement = project.announcement(now());
+    let state = project.state(&ada, now(), &[("refs/heads/main", &tip)]);
+    let (a, none) = (project.address(), "0".repeat(64));
+    let issue = author().event(1621, now(), &[&["a", &a]], "it does not work");
+    let comment = author().event(1111, now(), &[&["E", &issue.id.to_string()]], "nor here");
+    let stranger = author().event(1111, now(), &[&["E", &none]], "about nothing");
+    let events = [&comment, &issue, &stranger, &state, &announcement];
+    let lines: String = events
+        .iter()
+        .map(|event| format!("{}\n", to_json(event)))
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(dir.path(), "events.jsonl");
+    fs::write(&file, lines).unwrap();
+    let env = [
+        ("NGIT_DOMAIN", testkit::grasp::DOMAIN),
+        ("NGIT_ACCEPT_UNRELATED_EVENTS", "false"),
+    ];
+    let imported = run(&["import", &file], &env, dir.path());
+    assert_eq!(imported.code, Some(1), "{}", imported.stderr);
+    let summary = "0 events imported, 4 wait for git data, 0 were here already, 0 replaced or deleted, 1 refused";
+    assert!(imported.stderr.contains(summary), "{}", imported.stderr);
+    assert!(
+        imported.stderr.contains("line 3: restricted: "),
+        "{}",
+        imported.stderr
+    );
 }
