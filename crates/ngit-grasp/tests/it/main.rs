@@ -13,6 +13,7 @@ mod dashboards;
 mod demo;
 mod differential;
 mod doctor;
+mod documents;
 mod fetch;
 mod git_crash;
 mod git_limits;
