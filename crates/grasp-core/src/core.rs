@@ -237,7 +237,7 @@ impl Core {
             } => self.on_push(push, repo, &commands, &present, facts),
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
-            Input::Flowing(fetch) => self.on_flowing(fetch),
+            Input::Flowing { fetch, bytes } => self.on_flowing(fetch, bytes),
             Input::Fetched { fetch, fetched } => self.on_fetched(fetch, &fetched, facts),
         }
         self.keep_in_step(facts);

@@ -153,7 +153,7 @@ impl Handle {
     pub fn fetches(self) -> fetch::Tell {
         Arc::new(move |fetch, word| {
             let input = match word {
-                Word::Flowing => Input::Flowing(fetch),
+                Word::Flowing(bytes) => Input::Flowing { fetch, bytes },
                 Word::Done(fetched) => Input::Fetched { fetch, fetched },
             };
             self.send(Message::Answer(input));

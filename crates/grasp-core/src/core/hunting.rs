@@ -111,8 +111,8 @@ impl Core {
         }
     }
 
-    pub(super) fn on_flowing(&mut self, fetch: FetchNo) {
-        self.hunt.on_flowing(fetch);
+    pub(super) fn on_flowing(&mut self, fetch: FetchNo, bytes: u64) {
+        self.hunt.on_flowing(fetch, bytes, self.now.mono);
     }
 
     pub(super) fn on_fetched(&mut self, fetch: FetchNo, fetched: &Fetched, facts: &dyn Facts) {

@@ -57,8 +57,9 @@ pub enum Input {
         conn: ConnNo,
         word: FromRelay,
     },
-    /// The pack of an [`crate::Effect::Fetch`] has begun to come.
-    Flowing(FetchNo),
+    /// The pack of an [`crate::Effect::Fetch`] has begun to come, or another part of it
+    /// ([`crate::hunt::io::PART`]): so many bytes so far.
+    Flowing { fetch: FetchNo, bytes: u64 },
     /// What became of an [`crate::Effect::Fetch`], also of one that was stopped.
     Fetched { fetch: FetchNo, fetched: Fetched },
     /// The objects of a push are in the repository, whole; or the reason why not.

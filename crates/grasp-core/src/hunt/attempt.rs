@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Need;
 use super::domain::Place;
+use super::flight::Flight;
 use super::io::FetchEnd;
 use super::queue::Phase;
 use crate::clock::Mono;
@@ -25,16 +26,19 @@ const MAX_NAMED: usize = 1_024;
 pub const MAX_WANTS: usize = 1_000;
 /// How often in one attempt a server goes on where it was cut off.
 pub const MAX_CUTS: u8 = 64;
-/// Fetches of one repository at once: one, and one beside it when it is slow to begin.
-pub const MAX_FLIGHTS: usize = 2;
+/// Fetches of one repository at once.
+pub const MAX_FLIGHTS: usize = 4;
+/// Fetches of one object at once: one, and one beside it when it is slow.
+pub const MAX_BESIDE: usize = 2;
+/// Objects that a server is known not to have before it has been asked for all of them, at 20
+/// bytes each: 0.3 MB. With more it is asked again in the next attempt.
+const MAX_LACKS: usize = 16_000;
 
 #[derive(Debug)]
 pub struct Quarry {
     pub phase: Phase,
     /// Attempts since the last event that left something missing.
     pub attempts: u32,
-    /// An event that came during the attempt wants the next one then.
-    pub sooner: Option<Mono>,
     pub since: Mono,
     pub servers: Vec<Server>,
     pub flights: Vec<FetchNo>,
@@ -45,8 +49,6 @@ pub struct Quarry {
     /// Events that waited and objects that were missing when somebody looked last.
     pub events: u32,
     pub missing: u32,
-    /// Pull requests were among them.
-    pub has_tips: bool,
 }
 
 /// Objects of one request.
@@ -55,6 +57,64 @@ pub struct Wants {
     pub rank: Rank,
     /// Sorted.
     pub objects: Vec<ObjectId>,
+    /// The same server is to be asked for these afterwards, sorted.
+    pub after: Vec<ObjectId>,
+    /// It may be asked for these, and for others that somebody else is about to bring.
+    pub more: bool,
+}
+
+impl Wants {
+    /// The first of them, as many as have the same rank and one request carries.
+    fn of(mut ids: Vec<(Rank, ObjectId)>) -> Option<Self> {
+        ids.sort_unstable();
+        ids.dedup();
+        let (rank, _) = *ids.first()?;
+        let same = ids.iter().take_while(|(of, _)| *of == rank);
+        let now = same.count().min(MAX_WANTS);
+        let after = ids.split_off(now).into_iter().map(|(_, id)| id);
+        let objects: Vec<ObjectId> = ids.into_iter().map(|(_, id)| id).collect();
+        let mut after: Vec<ObjectId> = after
+            .filter(|id| objects.binary_search(id).is_err())
+            .collect();
+        after.sort_unstable();
+        after.dedup();
+        Some(Self {
+            rank,
+            objects,
+            more: !after.is_empty(),
+            after,
+        })
+    }
+}
+
+/// What is to be asked of one server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asking {
+    Now(Wants),
+    /// Others are about to bring all that it might have.
+    Later,
+    Nothing,
+}
+
+/// What is under way for one repository.
+pub struct Beside<'a>(pub Vec<&'a Flight>);
+
+impl Beside<'_> {
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MAX_FLIGHTS
+    }
+
+    /// Not too many are after this object, and none that may still bring it in good time. Pull
+    /// requests keep no state waiting, whatever they are after.
+    fn admits(&self, rank: Rank, id: &ObjectId) -> bool {
+        let flights = self.0.iter();
+        let mut going = flights.filter(|flight| !flight.stopped && flight.rank <= rank);
+        let same = going.clone().filter(|flight| flight.wants(id));
+        let awaited = |flight: &&Flight| {
+            flight.is_promising() && (flight.wants(id) || flight.is_followed_by(id))
+        };
+        same.count() < MAX_BESIDE && !going.any(awaited)
+    }
 }
 
 /// Whose objects come first.
@@ -84,9 +144,10 @@ fn rank(backing: Backing) -> Rank {
 pub struct Server {
     pub url: CloneUrl,
     pub ask: Ask,
-    /// It was asked for everything up to this one in this attempt. Objects are asked for in order,
-    /// those of states first.
-    pub asked: Option<(Rank, ObjectId)>,
+    /// What is under way is not all that it might have.
+    pub more: bool,
+    /// What it said in this attempt that it does not have.
+    pub lacks: BTreeSet<ObjectId>,
     pub cuts: u8,
     pub last: Option<Tried>,
 }
@@ -116,7 +177,6 @@ impl Quarry {
         Self {
             phase: Phase::Waiting(at),
             attempts: 0,
-            sooner: None,
             since: now,
             servers: Vec::new(),
             flights: Vec::new(),
@@ -124,7 +184,6 @@ impl Quarry {
             found: BTreeSet::new(),
             events: 0,
             missing: 0,
-            has_tips: false,
         }
     }
 
@@ -135,18 +194,21 @@ impl Quarry {
         let mut before: FxHashMap<CloneUrl, Server> =
             before.map(|server| (server.url.clone(), server)).collect();
         let taken_up = urls.into_iter().map(|url| match before.remove(&url) {
-            Some(server) if server.is_pending() => server,
+            Some(server) if server.is_pending() => Server {
+                more: true,
+                ..server
+            },
             server => Server {
                 url,
                 ask: Ask::Next,
-                asked: None,
+                more: false,
+                lacks: BTreeSet::new(),
                 cuts: 0,
                 last: server.and_then(|server| server.last),
             },
         });
         self.servers = taken_up.collect();
-        self.found.clear();
-        self.phase = Phase::Trying;
+        self.phase = Phase::Trying { again: None };
     }
 
     /// Everything that is missing and not found yet, sorted, each once.
@@ -155,15 +217,14 @@ impl Quarry {
         let mut missing: Vec<ObjectId> = objects.filter(|id| !self.found.contains(id)).collect();
         missing.sort_unstable();
         missing.dedup();
-        self.has_tips = needs.iter().any(|need| rank(need.backing) != Rank::State);
         self.events = u32::try_from(needs.len()).unwrap_or(u32::MAX);
         self.missing = u32::try_from(missing.len()).unwrap_or(u32::MAX);
         missing
     }
 
     /// What is to be asked of one server: the objects of those events that name it, as far as they
-    /// have the same backing.
-    pub fn wants(&self, server: &Server, needs: &[Need]) -> Wants {
+    /// have the same backing, and nobody else is about to bring them.
+    pub fn asking(&self, server: &Server, needs: &[Need], beside: &Beside<'_>) -> Asking {
         let named = needs
             .iter()
             .filter(|need| need.servers.contains(&server.url));
@@ -171,36 +232,42 @@ impl Quarry {
             let rank = rank(need.backing);
             need.objects.iter().map(move |id| (rank, *id))
         });
-        let open = |(rank, id): &(Rank, ObjectId)| {
-            server.asked < Some((*rank, *id)) && !self.found.contains(id)
-        };
-        let mut open: Vec<(Rank, ObjectId)> = ranked.filter(open).collect();
-        open.sort_unstable();
-        open.dedup();
-        let first = open.first().map_or(Rank::State, |(rank, _)| *rank);
-        let same = open.into_iter().filter(|(rank, _)| *rank == first);
-        Wants {
-            rank: first,
-            objects: same.map(|(_, id)| id).take(MAX_WANTS).collect(),
+        let open =
+            |(_, id): &(Rank, ObjectId)| !server.lacks.contains(id) && !self.found.contains(id);
+        let open: Vec<(Rank, ObjectId)> = ranked.filter(open).collect();
+        let free = open.iter().filter(|(rank, id)| beside.admits(*rank, id));
+        match Wants::of(free.copied().collect()) {
+            _ if open.is_empty() => Asking::Nothing,
+            None => Asking::Later,
+            Some(wants) => Asking::Now(Wants {
+                more: wants.objects.len() < open.len(),
+                ..wants
+            }),
         }
+    }
+
+    pub fn server(&self, url: &CloneUrl) -> Option<&Server> {
+        self.servers.iter().find(|server| server.url == *url)
     }
 
     pub fn server_mut(&mut self, url: &CloneUrl) -> Option<&mut Server> {
         self.servers.iter_mut().find(|server| server.url == *url)
     }
 
-    /// The first server that is to be asked in this attempt.
-    pub fn next(&self) -> Option<&Server> {
-        self.servers.iter().find(|server| server.ask == Ask::Next)
+    /// Servers that are to be asked in this attempt, in order.
+    pub fn next(&self) -> impl Iterator<Item = &Server> {
+        let servers = self.servers.iter();
+        servers.filter(|server| server.ask == Ask::Next)
     }
 
-    /// The first server that waits for this domain.
-    pub fn queued(&self, domain: &Domain) -> Option<&Server> {
-        let mut queued = self
-            .servers
-            .iter()
-            .filter(|server| server.ask == Ask::Queued);
-        queued.find(|server| server.url.domain() == domain)
+    /// Servers that wait for this domain, in order.
+    pub fn queued(&self, domain: &Domain) -> impl Iterator<Item = &Server> {
+        let servers = self.servers.iter();
+        servers.filter(move |server| server.ask == Ask::Queued && server.url.domain() == domain)
+    }
+
+    pub fn waits_for(&self, domain: &Domain) -> bool {
+        self.queued(domain).next().is_some()
     }
 
     pub fn place(&self, domain: &Domain) -> Option<Place> {
@@ -211,7 +278,7 @@ impl Quarry {
     /// Places in queues of domains where nothing of it waits any more.
     pub fn take_idle_places(&mut self) -> Vec<(Domain, Place)> {
         let places = std::mem::take(&mut self.places).into_iter();
-        let (kept, idle) = places.partition(|(domain, _)| self.queued(domain).is_some());
+        let (kept, idle) = places.partition(|(domain, _)| self.waits_for(domain));
         self.places = kept;
         idle
     }
@@ -220,6 +287,18 @@ impl Quarry {
 impl Server {
     fn is_pending(&self) -> bool {
         matches!(self.ask, Ask::Asked(_) | Ask::Queued)
+    }
+
+    /// It is not asked again before the next attempt.
+    pub fn be_done(&mut self) {
+        self.ask = Ask::Done;
+        self.lacks.clear();
+    }
+
+    /// Whether there is room to remember that.
+    pub fn learn_lacks(&mut self, ids: impl Iterator<Item = ObjectId>) -> bool {
+        self.lacks.extend(ids);
+        self.lacks.len() <= MAX_LACKS
     }
 }
 
@@ -313,13 +392,24 @@ mod tests {
         let needs = [need([1, 2], &[3, 1]), need([2], &[2, 1])];
         let mut quarry = Quarry::new(Mono::default(), Mono::default());
         quarry.begin(vec![url(1), url(2)]);
-        let wants = |quarry: &Quarry, n: usize| quarry.wants(&quarry.servers[n], &needs).objects;
+        let wants = |quarry: &Quarry, n: usize| {
+            objects(quarry.asking(&quarry.servers[n], &needs, &NOTHING))
+        };
         assert_eq!(wants(&quarry, 0), [1, 3].map(|n| ObjectId([n; 20])));
         assert_eq!(wants(&quarry, 1), [1, 2, 3].map(|n| ObjectId([n; 20])));
         quarry.found.insert(ObjectId([2; 20]));
-        quarry.servers[1].asked = Some((Rank::State, ObjectId([1; 20])));
+        quarry.servers[1].lacks.insert(ObjectId([1; 20]));
         assert_eq!(wants(&quarry, 1), [ObjectId([3; 20])]);
         assert_eq!(quarry.look(&needs), [1, 3].map(|n| ObjectId([n; 20])));
+    }
+
+    const NOTHING: Beside<'_> = Beside(Vec::new());
+
+    fn objects(asking: Asking) -> Vec<ObjectId> {
+        match asking {
+            Asking::Now(wants) => wants.objects,
+            Asking::Later | Asking::Nothing => Vec::new(),
+        }
     }
 
     #[test]
@@ -329,13 +419,23 @@ mod tests {
         let needs = [strangers, need([1], &[3, 2])];
         let mut quarry = Quarry::new(Mono::default(), Mono::default());
         quarry.begin(vec![url(1)]);
-        let first = quarry.wants(&quarry.servers[0], &needs);
-        assert_eq!(first.rank, Rank::State);
-        assert_eq!(first.objects, [2, 3].map(|n| ObjectId([n; 20])));
-        quarry.servers[0].asked = Some((Rank::State, ObjectId([3; 20])));
-        quarry.found.insert(ObjectId([2; 20]));
-        let second = quarry.wants(&quarry.servers[0], &needs);
-        assert_eq!(second.rank, Rank::PullRequests);
-        assert_eq!(second.objects, [ObjectId([1; 20])]);
+        let asking = |quarry: &Quarry| quarry.asking(&quarry.servers[0], &needs, &NOTHING);
+        let (two, three) = (ObjectId([2; 20]), ObjectId([3; 20]));
+        let first = Wants {
+            rank: Rank::State,
+            objects: vec![two, three],
+            after: vec![ObjectId([1; 20])],
+            more: true,
+        };
+        assert_eq!(asking(&quarry), Asking::Now(first));
+        quarry.servers[0].lacks.insert(three);
+        quarry.found.insert(two);
+        let second = Wants {
+            rank: Rank::PullRequests,
+            objects: vec![ObjectId([1; 20])],
+            after: Vec::new(),
+            more: false,
+        };
+        assert_eq!(asking(&quarry), Asking::Now(second));
     }
 }

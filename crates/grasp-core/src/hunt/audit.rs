@@ -53,7 +53,7 @@ impl Hunt {
         }
         for server in &quarry.servers {
             let good = match server.ask {
-                Ask::Next => quarry.phase == Phase::Trying,
+                Ask::Next => !matches!(quarry.phase, Phase::Waiting(_)),
                 Ask::Asked(no) => quarry.flights.contains(&no),
                 Ask::Queued => quarry.place(server.url.domain()).is_some(),
                 Ask::Done => true,
@@ -65,14 +65,16 @@ impl Hunt {
         for (domain, place) in &quarry.places {
             let state = self.domains.get(domain);
             let stands = state.and_then(|state| state.at(*place)) == Some(repo);
-            if !stands || quarry.queued(domain).is_none() {
+            if !stands || !quarry.waits_for(domain) {
                 return Err(format!("{repo} waits for {domain} in vain"));
             }
         }
         let stuck = match quarry.phase {
             Phase::Waiting(_) => false,
             Phase::Ready => !self.line.has(&Turn::Repo(repo.clone())),
-            Phase::Trying => quarry.flights.is_empty() && !self.line.has(&Turn::Repo(repo.clone())),
+            Phase::Trying { .. } => {
+                quarry.flights.is_empty() && !self.line.has(&Turn::Repo(repo.clone()))
+            }
         };
         match stuck && self.is_on() {
             true => Err(format!("{repo} is never looked at again")),
@@ -100,7 +102,7 @@ impl Hunt {
         };
         // A deadline that has passed is heard at the next timeout.
         let woken = state.wake().is_some();
-        let free = |(_, repo): (_, &RepoId)| self.may_ask(repo);
+        let free = |(_, repo): (_, &RepoId)| self.is_free(repo);
         if self.is_on() && !looked_after && !woken && state.waiting().any(free) {
             return Err(format!("{domain} is awaited and never asked"));
         }

@@ -105,6 +105,13 @@ impl DomainState {
         self.waiting.iter().map(|(place, repo)| (*place, repo))
     }
 
+    /// Those who come after this place, or all.
+    pub fn waiting_after(&self, place: Option<Place>) -> impl Iterator<Item = (Place, &RepoId)> {
+        let first = place.map_or(Place(0), |Place(before)| Place(before + 1));
+        let waiting = self.waiting.range(first..);
+        waiting.map(|(place, repo)| (*place, repo))
+    }
+
     /// Who has this place.
     pub fn at(&self, place: Place) -> Option<&RepoId> {
         self.waiting.get(&place)

@@ -1,6 +1,6 @@
 //! What follows from the end of a fetch.
 
-use super::attempt::{Ask, MAX_CUTS, MAX_WANTS, Rank, Server, Tried};
+use super::attempt::{Ask, MAX_CUTS, Server, Tried};
 use super::domain::Turned;
 use super::flight::{Flight, Path};
 use super::io::{FetchEnd, Fetched};
@@ -57,10 +57,9 @@ impl Hunt {
         let wanted = |id: &&_| flight.wants.binary_search(id).is_ok();
         quarry.found.extend(fetched.got.iter().filter(wanted));
         let is_full = fetched.end == FetchEnd::Full;
-        let more = flight.rank == Rank::State && quarry.has_tips;
         let server = quarry.server_mut(&flight.url);
         let server = server.filter(|server| server.ask == Ask::Asked(no));
-        let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, more, now));
+        let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, now));
         if is_full {
             quarry.servers.iter_mut().for_each(Server::set_aside);
         }
@@ -107,9 +106,9 @@ impl Hunt {
 }
 
 impl Server {
-    /// Whether it goes on with this server at once: `more` is to be asked of it, or it was not its
+    /// Whether it goes on with this server at once: more is to be asked of it, or it was not its
     /// fault.
-    fn conclude(&mut self, flight: &Flight, fetched: &Fetched, more: bool, now: Mono) -> bool {
+    fn conclude(&mut self, flight: &Flight, fetched: &Fetched, now: Mono) -> bool {
         let count = |ids: &[_]| u32::try_from(ids.len()).unwrap_or(u32::MAX);
         self.last = Some(Tried {
             at: now,
@@ -119,8 +118,8 @@ impl Server {
         });
         let goes_on = match fetched.end {
             FetchEnd::Answered => {
-                self.asked = flight.wants.last().map(|last| (flight.rank, *last));
-                flight.wants.len() == MAX_WANTS || more
+                let room = self.learn_lacks(flight.wants.iter().copied());
+                self.more && room
             }
             FetchEnd::Cut { kept: true } => {
                 self.cuts += 1;
@@ -129,18 +128,18 @@ impl Server {
             FetchEnd::DiskLow => true,
             _ => false,
         };
-        self.ask = match (goes_on, flight.path) {
-            (false, _) => Ask::Done,
-            (true, Path::Attempt) => Ask::Next,
-            (true, Path::Queue) => Ask::Queued,
-        };
+        match (goes_on, flight.path) {
+            (false, _) => self.be_done(),
+            (true, Path::Attempt) => self.ask = Ask::Next,
+            (true, Path::Queue) => self.ask = Ask::Queued,
+        }
         goes_on
     }
 
     /// It is of no use to ask it in this attempt.
     fn set_aside(&mut self) {
         if matches!(self.ask, Ask::Next | Ask::Queued) {
-            self.ask = Ask::Done;
+            self.be_done();
         }
     }
 }

@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Rank;
-use super::io::{FetchEnd, Fetched};
+use super::io::{FetchEnd, Fetched, PART};
 use crate::clock::Mono;
 use crate::clone_url::CloneUrl;
 use crate::git::ObjectId;
 use crate::nip34::RepoId;
 use crate::ticket::FetchNo;
+
+/// 64 KiB in a second: whoever is slower on the whole makes way for others.
+const PART_WITHIN: Duration = Duration::from_secs(PART / (64 * 1_024));
+/// Bytes of a pack that even a busy machine looks at in a second.
+const LOOKED_AT: u64 = 4 * 1_024 * 1_024;
 
 /// How a server came to be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,16 +32,33 @@ pub struct Flight {
     pub url: CloneUrl,
     /// Sorted.
     pub wants: Arc<[ObjectId]>,
+    /// What the server is asked for next, sorted.
+    pub after: Vec<ObjectId>,
     pub rank: Rank,
     pub path: Path,
     pub begun: Mono,
     pub pace: Pace,
+    /// When its pack began to come.
+    pub flows_since: Option<Mono>,
     pub stopped: bool,
-    /// It was stopped because it sent nothing and others waited.
+    /// It was stopped because it was slow and others waited.
     pub given_up: bool,
 }
 
 impl Flight {
+    /// It may still bring what it is after in good time.
+    pub fn is_promising(&self) -> bool {
+        !self.stopped && self.pace != Pace::Late
+    }
+
+    pub fn wants(&self, id: &ObjectId) -> bool {
+        self.wants.binary_search(id).is_ok()
+    }
+
+    pub fn is_followed_by(&self, id: &ObjectId) -> bool {
+        self.after.binary_search(id).is_ok()
+    }
+
     /// One that was given up was too slow, whoever stopped it.
     pub fn as_it_was(&self, fetched: &Fetched) -> Fetched {
         let end = match fetched.end {
@@ -50,14 +72,21 @@ impl Flight {
     }
 }
 
-/// Whether another server may be asked beside it.
+/// Whether another server may be asked for the same beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Nothing has come, and nothing need have come before then.
-    Young(Mono),
-    /// Nothing has come, and it should have.
+    /// Nothing more need have come before then.
+    Good(Mono),
+    /// It should have begun, or brought more, by now.
     Late,
-    Flowing,
+}
+
+/// How long a pack of which so much has come may take until its next part is here: what has come
+/// is looked at, too, which takes its time.
+fn patience(bytes: u64) -> Duration {
+    let parts = u32::try_from(bytes / PART).unwrap_or(u32::MAX);
+    let coming = PART_WITHIN.saturating_mul(parts.saturating_add(1));
+    coming.saturating_add(Duration::from_secs(bytes / LOOKED_AT))
 }
 
 #[derive(Debug, Default)]
@@ -68,55 +97,53 @@ pub struct Flights {
 }
 
 impl Flights {
-    pub fn begin(
-        &mut self,
-        repo: RepoId,
-        url: CloneUrl,
-        (wants, rank): (Arc<[ObjectId]>, Rank),
-        path: Path,
-        (now, patience): (Mono, Duration),
-    ) -> FetchNo {
+    pub fn begin(&mut self, flight: Flight) -> FetchNo {
         let no = FetchNo(self.next);
         self.next += 1;
-        let flight = Flight {
-            repo,
-            url,
-            wants,
-            rank,
-            path,
-            begun: now,
-            pace: Pace::Young(now + patience),
-            stopped: false,
-            given_up: false,
-        };
+        if let Pace::Good(until) = flight.pace {
+            self.hedges.insert((until, no));
+        }
         self.all.insert(no, flight);
-        self.hedges.insert((now + patience, no));
         no
     }
 
     pub fn end(&mut self, no: FetchNo) -> Option<Flight> {
-        self.set_pace(no, Pace::Flowing);
+        self.set_pace(no, Pace::Late);
         self.all.remove(&no)
     }
 
-    pub fn set_pace(&mut self, no: FetchNo, pace: Pace) {
+    /// So much of its pack has come.
+    pub fn flows(&mut self, no: FetchNo, bytes: u64, now: Mono) {
+        let Some(flight) = self.all.get_mut(&no).filter(|flight| !flight.stopped) else {
+            return;
+        };
+        let until = *flight.flows_since.get_or_insert(now) + patience(bytes);
+        if until > now || flight.pace != Pace::Late {
+            self.set_pace(no, Pace::Good(until.max(now)));
+        }
+    }
+
+    fn set_pace(&mut self, no: FetchNo, pace: Pace) {
         let Some(flight) = self.all.get_mut(&no) else {
             return;
         };
-        if let Pace::Young(until) = flight.pace {
+        if let Pace::Good(until) = flight.pace {
             self.hedges.remove(&(until, no));
+        }
+        if let Pace::Good(until) = pace {
+            self.hedges.insert((until, no));
         }
         flight.pace = pace;
     }
 
     /// False if it was stopped before.
     pub fn stop(&mut self, no: FetchNo) -> bool {
-        self.set_pace(no, Pace::Flowing);
+        self.set_pace(no, Pace::Late);
         let flight = self.all.get_mut(&no);
         flight.is_some_and(|flight| !std::mem::replace(&mut flight.stopped, true))
     }
 
-    /// Of these, the one that sends nothing for the longest time.
+    /// Of these, the one that is late and began first.
     pub fn latest_of<'a>(&self, among: impl Iterator<Item = &'a FetchNo>) -> Option<FetchNo> {
         let late = |no: &&FetchNo| {
             let flight = self.all.get(no);
@@ -137,7 +164,7 @@ impl Flights {
         }
     }
 
-    /// One that should have begun to flow by now.
+    /// One that should have brought something by now.
     pub fn take_late(&mut self, now: Mono) -> Option<FetchNo> {
         self.next_hedge().filter(|at| *at <= now)?;
         let (_, no) = *self.hedges.first()?;
@@ -163,8 +190,8 @@ impl Flights {
 
     pub fn audit(&self) -> Result<(), String> {
         let young = self.iter().filter_map(|(no, flight)| match flight.pace {
-            Pace::Young(until) => Some((until, no)),
-            Pace::Late | Pace::Flowing => None,
+            Pace::Good(until) => Some((until, no)),
+            Pace::Late => None,
         });
         if young.collect::<BTreeSet<_>>() != self.hedges {
             return Err("when fetches are late is out of date".to_owned());

@@ -19,6 +19,10 @@ pub struct FetchAsk {
     pub backing: Backing,
 }
 
+/// While a pack comes, a word is said of it when it begins and each time that so many bytes more
+/// have come.
+pub const PART: u64 = 1_024 * 1_024;
+
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {

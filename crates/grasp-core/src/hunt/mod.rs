@@ -18,9 +18,9 @@ mod turn;
 
 use std::collections::VecDeque;
 
-pub use self::attempt::{MAX_CUTS, MAX_FLIGHTS, MAX_SERVERS, MAX_WANTS};
+pub use self::attempt::{MAX_BESIDE, MAX_CUTS, MAX_FLIGHTS, MAX_SERVERS, MAX_WANTS};
 use self::domain::Domains;
-use self::flight::{Flights, Pace};
+use self::flight::Flights;
 use self::io::{FetchAsk, Fetched};
 use self::line::{Line, Turn};
 use self::memory::Memory;
@@ -77,7 +77,8 @@ pub enum Order {
 /// - What is needed is asked of [`Grounds`] whenever an attempt begins and a fetch ends. Nothing
 ///   is kept here but when, whom, and how it went: a restart begins anew.
 /// - A repository is tried after a delay, and again after longer and longer waits. In an attempt
-///   its servers are asked one after the other; a second one beside a first that sends nothing.
+///   its servers are asked for an object one after the other; a second one beside a first that is
+///   too slow. What one does not bring may be asked of others meanwhile.
 /// - A server whose domain is at its limits, or rests, is left to the queue of that domain, and
 ///   the attempt goes on without it. A domain takes the repositories in its queue in turns, each
 ///   with one server at a time, as soon as it may be asked again.
@@ -173,7 +174,7 @@ impl Hunt {
         }
         while let Some(no) = self.flights.take_late(now) {
             if let Some(repo) = self.flights.get(no).map(|flight| flight.repo.clone()) {
-                self.make_way(&repo);
+                self.make_way(&repo, no);
                 self.wake(&repo, now);
             }
         }
@@ -183,9 +184,9 @@ impl Hunt {
         self.pump(now, grounds);
     }
 
-    /// A pack has begun to come: nobody need be asked beside it.
-    pub fn on_flowing(&mut self, fetch: FetchNo) {
-        self.flights.set_pace(fetch, Pace::Flowing);
+    /// A pack has begun to come, or so many bytes of it: nobody need be asked beside it for now.
+    pub fn on_flowing(&mut self, fetch: FetchNo, bytes: u64, now: Mono) {
+        self.flights.flows(fetch, bytes, now);
     }
 
     /// The repository that was fetched for, unless the number is nobody's.

@@ -15,7 +15,24 @@ pub enum Phase {
     Waiting(Mono),
     /// Its time has come, its turn has not.
     Ready,
-    Trying,
+    /// An event that came during the attempt has it begin anew then, whoever is being asked.
+    Trying {
+        again: Option<Mono>,
+    },
+}
+
+impl Phase {
+    fn due(self) -> Option<Mono> {
+        match self {
+            Phase::Waiting(at) => Some(at),
+            Phase::Trying { again } => again,
+            Phase::Ready => None,
+        }
+    }
+
+    pub fn is_trying(self) -> bool {
+        matches!(self, Phase::Trying { .. })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +63,11 @@ impl SyncQueue {
         };
         quarry.attempts = 0;
         match quarry.phase {
-            Phase::Waiting(before) if at < before => self.wait(repo, at),
-            Phase::Trying => {
-                quarry.sooner = Some(quarry.sooner.map_or(at, |sooner| sooner.min(at)))
+            Phase::Waiting(before) if at < before => self.be_due(repo, Phase::Waiting(at)),
+            Phase::Trying { again } if again.is_none_or(|before| at < before) => {
+                self.be_due(repo, Phase::Trying { again: Some(at) });
             }
-            Phase::Waiting(_) | Phase::Ready => {}
+            Phase::Waiting(_) | Phase::Trying { .. } | Phase::Ready => {}
         }
         Expected::Known
     }
@@ -60,6 +77,9 @@ impl SyncQueue {
         self.next_due().filter(|at| *at <= now)?;
         let (_, repo) = self.due.pop_first()?;
         if let Some(quarry) = self.repos.get_mut(&repo) {
+            if !quarry.phase.is_trying() {
+                quarry.found.clear();
+            }
             quarry.phase = Phase::Ready;
         }
         Some(repo)
@@ -74,15 +94,15 @@ impl SyncQueue {
         let quarry = self.repos.get_mut(repo)?;
         quarry.attempts = quarry.attempts.saturating_add(1);
         let at = now + backoff.delay(quarry.attempts);
-        let sooner = quarry.sooner.take().map_or(at, |sooner| sooner.max(now));
+        let sooner = quarry.phase.due().map_or(at, |sooner| sooner.max(now));
         let at = at.min(sooner);
-        self.wait(repo, at);
+        self.be_due(repo, Phase::Waiting(at));
         Some(at)
     }
 
     pub fn remove(&mut self, repo: &RepoId) -> Option<Quarry> {
         let quarry = self.repos.remove(repo)?;
-        if let Phase::Waiting(at) = quarry.phase {
+        if let Some(at) = quarry.phase.due() {
             self.due.remove(&(at, repo.clone()));
         }
         Some(quarry)
@@ -104,24 +124,21 @@ impl SyncQueue {
         self.repos.len()
     }
 
-    fn wait(&mut self, repo: &RepoId, at: Mono) {
+    fn be_due(&mut self, repo: &RepoId, phase: Phase) {
         let Some(quarry) = self.repos.get_mut(repo) else {
             return;
         };
-        if let Phase::Waiting(before) = quarry.phase {
-            self.due.remove(&(before, repo.clone()));
+        let before = std::mem::replace(&mut quarry.phase, phase);
+        if let Some(at) = before.due() {
+            self.due.remove(&(at, repo.clone()));
         }
-        quarry.phase = Phase::Waiting(at);
-        self.due.insert((at, repo.clone()));
+        self.due.extend(phase.due().map(|at| (at, repo.clone())));
     }
 
     pub fn audit(&self) -> Result<(), String> {
-        let waiting = self.repos.iter().filter_map(|(repo, quarry)| {
-            let Phase::Waiting(at) = quarry.phase else {
-                return None;
-            };
-            Some((at, repo.clone()))
-        });
+        let waiting = self.repos.iter();
+        let waiting =
+            waiting.filter_map(|(repo, quarry)| Some((quarry.phase.due()?, repo.clone())));
         if waiting.collect::<BTreeSet<_>>() != self.due {
             return Err("when repositories are due is out of date".to_owned());
         }

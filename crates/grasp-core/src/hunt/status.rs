@@ -154,7 +154,7 @@ fn repo_status(repo: &RepoId, quarry: &Quarry, now: Mono) -> RepoHunt {
     let (state, next) = match quarry.phase {
         Phase::Waiting(at) => ("waiting", Some(at)),
         Phase::Ready => ("ready", None),
-        Phase::Trying => ("trying", None),
+        Phase::Trying { .. } => ("trying", None),
     };
     RepoHunt {
         id: repo.clone(),

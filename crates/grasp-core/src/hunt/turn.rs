@@ -1,8 +1,8 @@
 //! Who is asked next. A fetch begins here and nowhere else.
 
-use super::attempt::{self, Ask, MAX_FLIGHTS, Wants};
+use super::attempt::{self, Ask, Asking, Beside, MAX_BESIDE, Wants};
 use super::domain::{Admission, Place};
-use super::flight::{Pace, Path};
+use super::flight::{Flight, Pace, Path};
 use super::io::FetchAsk;
 use super::line::Turn;
 use super::queue::Phase;
@@ -27,8 +27,8 @@ impl Hunt {
         }
     }
 
-    /// Those who send nothing keep nobody waiting: servers that never answer would take every
-    /// place.
+    /// Those who are slow keep nobody waiting: servers that never answer, or send a byte now and
+    /// then, would take every place.
     fn make_room(&mut self) {
         for _ in 0..self.line.len() {
             match self.flights.latest() {
@@ -38,19 +38,27 @@ impl Hunt {
         }
     }
 
-    /// The same for one repository that may ask nobody else.
-    pub(super) fn make_way(&mut self, repo: &RepoId) {
-        let Some(quarry) = self.queue.get(repo) else {
+    /// The same for one repository that may ask nobody else, now that this one is late.
+    pub(super) fn make_way(&mut self, repo: &RepoId, no: FetchNo) {
+        let (Some(quarry), Some(late)) = (self.queue.get(repo), self.flights.get(no)) else {
             return;
         };
-        let full = quarry.flights.len() >= MAX_FLIGHTS && quarry.next().is_some();
-        let all_late = quarry.flights.iter().all(|no| {
-            let flight = self.flights.get(*no);
-            flight.is_some_and(|flight| flight.pace == Pace::Late)
-        });
+        let beside = self.beside(repo);
+        let shares = |flight: &Flight| late.wants.iter().any(|id| flight.wants(id));
+        let rivals = beside.0.iter().filter(|flight| !flight.stopped);
+        let rivals = rivals.filter(|flight| beside.is_full() || shares(flight));
+        let full = beside.is_full() || rivals.clone().count() >= MAX_BESIDE;
+        let all_late = !rivals.clone().any(|flight| flight.is_promising());
+        let somebody_waits = quarry.next().next().is_some();
+        let shares = |no: &&FetchNo| self.flights.get(**no).is_some_and(shares);
+        let among = quarry
+            .flights
+            .iter()
+            .filter(|no| beside.is_full() || shares(no));
         if full
             && all_late
-            && let Some(no) = self.flights.latest_of(quarry.flights.iter())
+            && somebody_waits
+            && let Some(no) = self.flights.latest_of(among)
         {
             self.give_up(no);
         }
@@ -64,7 +72,7 @@ impl Hunt {
     /// Path 1: the repository's own attempt.
     fn take_turn(&mut self, repo: &RepoId, now: Mono, grounds: &dyn Grounds) {
         let phase = self.queue.get(repo).map(|quarry| quarry.phase);
-        if !matches!(phase, Some(Phase::Ready | Phase::Trying)) {
+        if !phase.is_some_and(|phase| phase == Phase::Ready || phase.is_trying()) {
             return;
         }
         let needs = grounds.needs(repo);
@@ -106,21 +114,12 @@ impl Hunt {
 
     /// Asks the next server that may be asked; the others are left to their domains.
     fn advance(&mut self, repo: &RepoId, needs: &[Need], now: Mono) {
-        if !self.may_ask(repo) {
-            return;
-        }
-        while let Some(quarry) = self.queue.get(repo)
-            && let Some(server) = quarry.next()
-        {
-            let (url, wants) = (server.url.clone(), quarry.wants(server, needs));
-            if wants.objects.is_empty() || self.memory.is_forbidden(&url, now) {
-                self.set_ask(repo, &url, Ask::Done);
-                continue;
-            }
+        while let Some((url, wants)) = self.next_of_attempt(repo, needs, now) {
             match self.domains.learn(url.domain(), now, &self.limits) {
-                None => self.set_ask(repo, &url, Ask::Done),
+                None => self.be_done(repo, &url),
                 Some(domain) if !domain.is_awaited() && domain.admits(now) == Admission::Now => {
-                    return self.order(repo, url, wants, Path::Attempt, now);
+                    self.order(repo, url, wants, Path::Attempt, now);
+                    return self.go_on(repo);
                 }
                 Some(_) => self.enqueue(repo, &url, now),
             }
@@ -128,17 +127,87 @@ impl Hunt {
         self.end_if_over(repo, now);
     }
 
+    /// Others may be asked for other objects at the same time, when it is its turn again.
+    fn go_on(&mut self, repo: &RepoId) {
+        let quarry = self.queue.get(repo);
+        if quarry.is_some_and(|quarry| quarry.next().next().is_some()) {
+            self.line.join(Turn::Repo(repo.clone()));
+        }
+    }
+
+    /// The first server of an attempt that is worth asking now; those that never will be in this
+    /// attempt are done.
+    fn next_of_attempt(
+        &mut self,
+        repo: &RepoId,
+        needs: &[Need],
+        now: Mono,
+    ) -> Option<(CloneUrl, Wants)> {
+        let next = self.queue.get(repo)?.next();
+        let urls: Vec<CloneUrl> = next.map(|server| server.url.clone()).collect();
+        self.first_worth_asking(repo, urls, needs, now).0
+    }
+
+    /// Also whether any of the others may be later.
+    fn first_worth_asking(
+        &mut self,
+        repo: &RepoId,
+        urls: Vec<CloneUrl>,
+        needs: &[Need],
+        now: Mono,
+    ) -> (Option<(CloneUrl, Wants)>, bool) {
+        let mut later = false;
+        for url in urls {
+            match self.asking(repo, &url, needs, now) {
+                Asking::Now(wants) => return (Some((url, wants)), true),
+                Asking::Later => later = true,
+                Asking::Nothing => self.be_done(repo, &url),
+            }
+        }
+        (None, later)
+    }
+
+    fn asking(&self, repo: &RepoId, url: &CloneUrl, needs: &[Need], now: Mono) -> Asking {
+        let beside = self.beside(repo);
+        let quarry = self.queue.get(repo);
+        let server = quarry.and_then(|quarry| Some((quarry, quarry.server(url)?)));
+        match server {
+            Some(_) if beside.is_full() => Asking::Later,
+            Some((quarry, server)) if !self.memory.is_forbidden(url, now) => {
+                quarry.asking(server, needs, &beside)
+            }
+            _ => Asking::Nothing,
+        }
+    }
+
+    fn beside(&self, repo: &RepoId) -> Beside<'_> {
+        let quarry = self.queue.get(repo);
+        let flights = quarry.into_iter().flat_map(|quarry| &quarry.flights);
+        Beside(flights.filter_map(|no| self.flights.get(*no)).collect())
+    }
+
     /// Path 2: the next repository in the queue of a domain, with one server.
     fn serve(&mut self, domain: &Domain, now: Mono, grounds: &dyn Grounds) {
+        let mut passed = None;
         while self.admits(domain, now) {
-            let Some((place, repo)) = self.first_free(domain) else {
+            let Some((place, repo)) = self.next_in_queue(domain, passed) else {
                 return;
             };
-            self.give_up_place(&repo, domain, place);
             let needs = grounds.needs(&repo);
             if needs.is_empty() {
                 self.leave(&repo);
-            } else if let Some((url, wants)) = self.next_queued(&repo, domain, &needs, now) {
+                continue;
+            }
+            let queued = self.queue.get(&repo).into_iter();
+            let queued = queued.flat_map(|quarry| quarry.queued(domain));
+            let urls: Vec<CloneUrl> = queued.map(|server| server.url.clone()).collect();
+            let (next, later) = self.first_worth_asking(&repo, urls, &needs, now);
+            if next.is_none() && later {
+                passed = Some(place);
+                continue;
+            }
+            self.give_up_place(&repo, domain, place);
+            if let Some((url, wants)) = next {
                 self.order(&repo, url, wants, Path::Queue, now);
                 self.take_place(&repo, domain);
                 break;
@@ -152,31 +221,12 @@ impl Hunt {
         state.is_some_and(|state| state.admits(now) == Admission::Now)
     }
 
-    /// The first in the queue for which nothing is under way: no more are passed over than there
-    /// are fetches.
-    fn first_free(&self, domain: &Domain) -> Option<(Place, RepoId)> {
-        let mut waiting = self.domains.get(domain)?.waiting();
-        let (place, repo) = waiting.find(|(_, repo)| self.may_ask(repo))?;
+    /// The first in the queue after those that were passed over, because others bring what they
+    /// want: no more than there are fetches.
+    fn next_in_queue(&self, domain: &Domain, passed: Option<Place>) -> Option<(Place, RepoId)> {
+        let mut waiting = self.domains.get(domain)?.waiting_after(passed);
+        let (place, repo) = waiting.find(|(_, repo)| !self.beside(repo).is_full())?;
         Some((place, repo.clone()))
-    }
-
-    /// The next server of a repository that waits for this domain and is worth asking.
-    fn next_queued(
-        &mut self,
-        repo: &RepoId,
-        domain: &Domain,
-        needs: &[Need],
-        now: Mono,
-    ) -> Option<(CloneUrl, Wants)> {
-        loop {
-            let quarry = self.queue.get(repo)?;
-            let server = quarry.queued(domain)?;
-            let (url, wants) = (server.url.clone(), quarry.wants(server, needs));
-            if !wants.objects.is_empty() && !self.memory.is_forbidden(&url, now) {
-                return Some((url, wants));
-            }
-            self.set_ask(repo, &url, Ask::Done);
-        }
     }
 
     fn order(&mut self, repo: &RepoId, url: CloneUrl, wants: Wants, path: Path, now: Mono) {
@@ -192,26 +242,31 @@ impl Hunt {
             backing: wants.rank.backing(),
         };
         domain.throttle.begin(now);
-        let pace = (now, self.limits.hedge_after);
-        let wants = (ask.wants.clone(), wants.rank);
-        let no = self
-            .flights
-            .begin(repo.clone(), url.clone(), wants, path, pace);
+        let no = self.flights.begin(Flight {
+            repo: repo.clone(),
+            url: url.clone(),
+            wants: ask.wants.clone(),
+            after: wants.after,
+            rank: wants.rank,
+            path,
+            begun: now,
+            pace: Pace::Good(now + self.limits.hedge_after),
+            flows_since: None,
+            stopped: false,
+            given_up: false,
+        });
         quarry.flights.push(no);
         if let Some(server) = quarry.server_mut(&url) {
-            server.ask = Ask::Asked(no);
+            (server.ask, server.more) = (Ask::Asked(no), wants.more);
         }
         self.orders.push_back(Order::Fetch(no, ask));
     }
 
-    /// Nothing is under way for it, or one fetch that should have begun to flow.
-    pub(super) fn may_ask(&self, repo: &RepoId) -> bool {
-        let Some(quarry) = self.queue.get(repo) else {
-            return false;
-        };
-        let mut flights = quarry.flights.iter();
-        let late = |no| self.flights.get(no).is_some_and(|at| at.pace == Pace::Late);
-        quarry.flights.len() < MAX_FLIGHTS && flights.all(|no| late(*no))
+    /// Nothing is under way for it, or nothing that keeps anybody from being asked.
+    pub(super) fn is_free(&self, repo: &RepoId) -> bool {
+        let Beside(flights) = self.beside(repo);
+        let promising = flights.iter().any(|flight| flight.is_promising());
+        !promising && flights.len() < MAX_BESIDE && self.queue.get(repo).is_some()
     }
 
     /// Something may go on for this repository: its attempt, or a domain that it waits for.
@@ -220,7 +275,7 @@ impl Hunt {
         let Some(quarry) = self.queue.get(repo) else {
             return;
         };
-        if quarry.phase == Phase::Trying {
+        if quarry.phase.is_trying() {
             self.line.join(Turn::Repo(repo.clone()));
         }
         let domains: Vec<Domain> = quarry.places.iter().map(|(at, _)| at.clone()).collect();
@@ -252,8 +307,9 @@ impl Hunt {
         };
         let flights = quarry.flights.iter();
         let mut flights = flights.filter_map(|no| self.flights.get(*no));
-        let trying = quarry.phase == Phase::Trying;
-        if !trying || quarry.next().is_some() || flights.any(|at| at.path == Path::Attempt) {
+        let trying = quarry.phase.is_trying();
+        let is_left = quarry.next().next().is_some();
+        if !trying || is_left || flights.any(|at| at.path == Path::Attempt) {
             return;
         }
         let Some(at) = self.queue.back_off(repo, self.limits.backoff, now) else {
@@ -283,7 +339,7 @@ impl Hunt {
         else {
             return;
         };
-        if quarry.queued(domain).is_none() || quarry.place(domain).is_some() {
+        if !quarry.waits_for(domain) || quarry.place(domain).is_some() {
             return;
         }
         if !state.is_awaited() {
@@ -310,6 +366,13 @@ impl Hunt {
             if !state.is_awaited() {
                 self.domains.set_wake(domain, None);
             }
+        }
+    }
+
+    fn be_done(&mut self, repo: &RepoId, url: &CloneUrl) {
+        let quarry = self.queue.get_mut(repo);
+        if let Some(server) = quarry.and_then(|quarry| quarry.server_mut(url)) {
+            server.be_done();
         }
     }
 

@@ -90,7 +90,7 @@ impl World<'_> {
             return Ok(());
         }
         self.note(format_args!("{fetch:?} flows"));
-        self.feed(Input::Flowing(fetch))
+        self.feed(Input::Flowing { fetch, bytes: 0 })
     }
 
     /// The objects are in our repository from now on; the core hears of it a little later.

@@ -46,8 +46,8 @@ pub struct Options {
 /// What is said of a fetch while it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// Its pack has begun to come.
-    Flowing,
+    /// Its pack has begun to come, or another part of it: so many bytes so far.
+    Flowing(u64),
     /// The last word, and there is always one.
     Done(Fetched),
 }

@@ -2,10 +2,10 @@
 //! word is said here, once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use grasp_core::clone_url::Domain;
-use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched, PART};
 use grasp_core::push::Backing;
 use grasp_core::{FetchNo, RepoId};
 use grasp_git::fetch::{Extent, FetchLimits, Watch, fetch};
@@ -160,6 +160,7 @@ pub(super) async fn bring(
     let onlooker = Onlooker {
         number,
         flows: AtomicBool::new(false),
+        came: AtomicU64::new(0),
         room,
         part,
         tell: &shared.tell,
@@ -210,6 +211,8 @@ struct Onlooker<'a> {
     number: FetchNo,
     /// One fetch may bring several packs.
     flows: AtomicBool,
+    /// Bytes of all of them.
+    came: AtomicU64,
     room: Room,
     part: Part,
     tell: &'a Tell,
@@ -218,12 +221,17 @@ struct Onlooker<'a> {
 impl Watch for Onlooker<'_> {
     fn flowing(&self) {
         if !self.flows.swap(true, Ordering::Relaxed) {
-            (self.tell)(self.number, Word::Flowing);
+            (self.tell)(self.number, Word::Flowing(0));
         }
     }
 
     fn took(&self, bytes: u64) -> Result<(), FetchEnd> {
         self.part.take(bytes)?;
+        let before = self.came.fetch_add(bytes, Ordering::Relaxed);
+        let came = before.saturating_add(bytes);
+        if came / PART > before / PART {
+            (self.tell)(self.number, Word::Flowing(came));
+        }
         self.room.take(bytes).map_err(end_of)
     }
 

@@ -85,7 +85,7 @@ impl Home {
         let mut flowed = false;
         loop {
             match self.word().await.1 {
-                Word::Flowing => flowed = true,
+                Word::Flowing(_) => flowed = true,
                 Word::Done(fetched) => return (fetched, flowed),
             }
         }
@@ -316,7 +316,7 @@ async fn a_fetch_that_is_stopped_says_so_once_and_leaves_nothing() {
     stage.host.behave(&[]);
     // The next word is of the next fetch.
     stage.home.start(6, &stage.url(), stage.tip);
-    assert_eq!(stage.home.word().await, (FetchNo(6), Word::Flowing));
+    assert_eq!(stage.home.word().await, (FetchNo(6), Word::Flowing(0)));
     assert_eq!(stage.home.done().await.0.end, FetchEnd::Answered);
     stage.home.is_tidy();
 }

@@ -48,7 +48,7 @@ fn server(rng: &mut fastrand::Rng) -> Server {
     if rng.u8(..3) == 0 {
         server = Server::ends(*rng.choice(&ends).unwrap());
     }
-    server.flows = rng.bool();
+    server.flows = rng.bool().then(|| SECOND * rng.u32(1..40));
     let takes = [0, 1, 100, 3_000, 20_000];
     server.after(*rng.choice(&takes).unwrap() * MS)
 }
@@ -87,9 +87,13 @@ fn something_happens(field: &mut Field, next: &mut u32, rng: &mut fastrand::Rng)
     }
 }
 
-/// Every server has everything from now on: whatever waits is found.
+/// Every server has everything from now on: whatever waits is found. What names no server would
+/// keep others out.
 fn recover(field: &mut Field) {
     field.slow_release = false;
+    for needs in field.ground.held.values_mut() {
+        needs.retain(|need| !need.servers.is_empty());
+    }
     let all: Vec<u32> = (0..OBJECTS).collect();
     for host in HOSTS {
         for path in 0..4 {

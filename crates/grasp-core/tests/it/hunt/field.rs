@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use grasp_core::clone_url::{CloneUrl, Domain};
 use grasp_core::git::ObjectId;
-use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched, PART};
 use grasp_core::hunt::{Grounds, Hunt, HuntNote, MAX_FLIGHTS, Need, Order, Source};
 use grasp_core::push::Backing;
 use grasp_core::{DomainLimits, EventId, FetchNo, HuntLimits, Identifier, Mono, Pubkey, RepoId};
@@ -32,6 +32,8 @@ pub struct Field {
     /// Events are released when the story says so.
     pub slow_release: bool,
     under_way: BTreeMap<(Duration, FetchNo), FetchAsk>,
+    /// When the next part of a pack comes, and how many have come.
+    parts: BTreeMap<(Duration, FetchNo), u64>,
     limits: HuntLimits,
 }
 
@@ -71,8 +73,8 @@ impl Grounds for Ground {
 pub struct Server {
     pub has: BTreeSet<ObjectId>,
     pub takes: Duration,
-    /// Its pack begins to come at once.
-    pub flows: bool,
+    /// Its pack begins to come at once, and then each part after so long.
+    pub flows: Option<Duration>,
     pub end: FetchEnd,
 }
 
@@ -81,7 +83,7 @@ impl Server {
         Self {
             has: objects.iter().copied().map(object).collect(),
             takes: 100 * MS,
-            flows: false,
+            flows: None,
             end: FetchEnd::Answered,
         }
     }
@@ -99,7 +101,15 @@ impl Server {
 
     pub fn flowing(self) -> Self {
         Self {
-            flows: true,
+            flows: Some(5 * SECOND),
+            ..self
+        }
+    }
+
+    /// Enough to be waited for if nobody else waits.
+    pub fn dripping(self) -> Self {
+        Self {
+            flows: Some(30 * SECOND),
             ..self
         }
     }
@@ -135,6 +145,7 @@ impl Field {
             released: BTreeMap::new(),
             slow_release: false,
             under_way: BTreeMap::new(),
+            parts: BTreeMap::new(),
             limits,
         }
     }
@@ -148,6 +159,11 @@ impl Field {
         self.hold_all(repo, n, &[n], servers, source);
     }
 
+    /// A pull request arrives whose commit is missing.
+    pub fn hold_tip(&mut self, repo: &RepoId, n: u32, servers: &[&str], source: Source) {
+        self.hold_need(repo, need(n, &[n], Backing::PullRequests, servers), source);
+    }
+
     pub fn hold_all(
         &mut self,
         repo: &RepoId,
@@ -156,12 +172,10 @@ impl Field {
         servers: &[&str],
         source: Source,
     ) {
-        let need = Need {
-            event: event(n),
-            objects: objects.iter().copied().map(object).collect(),
-            backing: Backing::State,
-            servers: servers.iter().map(|at| url(at)).collect(),
-        };
+        self.hold_need(repo, need(n, objects, Backing::State, servers), source);
+    }
+
+    fn hold_need(&mut self, repo: &RepoId, need: Need, source: Source) {
         self.ground.held.entry(repo.clone()).or_default().push(need);
         self.hunt.expect(repo, source, self.clock());
         self.take();
@@ -219,11 +233,20 @@ impl Field {
     pub fn next(&self) -> Option<Duration> {
         let answer = self.under_way.keys().next().map(|(at, _)| *at);
         let deadline = self.hunt.poll_timeout().map(|at| at.0);
-        answer.into_iter().chain(deadline).min()
+        let part = self.parts.keys().next().map(|(at, _)| *at);
+        answer.into_iter().chain(deadline).chain(part).min()
     }
 
-    /// One answer, or what is due.
+    /// One part, one answer, or what is due.
     pub fn step(&mut self) {
+        let part = self.parts.first_key_value();
+        if let Some((&(at, no), &parts)) = part
+            && at <= self.now
+        {
+            self.parts.remove(&(at, no));
+            self.flow(no, parts);
+            return self.take();
+        }
         let answer = self.under_way.first_key_value();
         match answer.map(|(key, _)| *key) {
             Some((at, no)) if at <= self.now => {
@@ -279,13 +302,23 @@ impl Field {
         assert!(!ask.wants.is_empty() && ask.wants.is_sorted());
         let server = self.servers.get(&ask.url);
         let takes = server.map_or(100 * MS, |server| server.takes);
-        if server.is_some_and(|server| server.flows) {
-            self.hunt.on_flowing(no);
-        }
         self.under_way.insert((self.now + takes, no), ask.clone());
         let (at, over) = (self.now, None);
         self.asked.push(Asked { at, no, ask, over });
+        self.flow(no, 0);
         self.measure();
+    }
+
+    /// Another part of a pack comes, unless it is over.
+    fn flow(&mut self, no: FetchNo, parts: u64) {
+        let Some((_, ask)) = self.under_way.iter().find(|((_, at), _)| *at == no) else {
+            return;
+        };
+        let server = self.servers.get(&ask.url);
+        if let Some(every) = server.and_then(|server| server.flows) {
+            self.hunt.on_flowing(no, parts * PART, self.clock());
+            self.parts.insert((self.now + every, no), parts + 1);
+        }
     }
 
     fn halt(&mut self, no: FetchNo) {
@@ -356,6 +389,15 @@ impl Field {
 
     pub fn released_at(&self, n: u32) -> Option<u128> {
         self.released.get(&event(n)).map(Duration::as_millis)
+    }
+}
+
+fn need(n: u32, objects: &[u32], backing: Backing, servers: &[&str]) -> Need {
+    Need {
+        event: event(n),
+        objects: objects.iter().copied().map(object).collect(),
+        backing,
+        servers: servers.iter().map(|at| url(at)).collect(),
     }
 }
 

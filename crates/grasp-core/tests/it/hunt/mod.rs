@@ -2,6 +2,7 @@
 
 mod chance;
 mod domains;
+mod drips;
 mod ends;
 mod fairness;
 mod field;
