@@ -8,6 +8,7 @@ mod hosting;
 mod hunting;
 mod input;
 mod known;
+mod lacking;
 mod landing;
 mod lost;
 mod pruning;

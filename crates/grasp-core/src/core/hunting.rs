@@ -3,26 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashSet;
-
-use super::lost::{Lost, objects_of};
+use super::lacking::{Lacking, Wanted};
+use super::lost::objects_of;
 use super::{Core, Effect};
-use crate::admit::{Needs, Origin, Policy};
+use crate::admit::{Needs, Origin};
 use crate::clock::Timestamp;
-use crate::clone_url::CloneUrl;
-use crate::event::{Event, Kind};
+use crate::event::Event;
 use crate::facts::Facts;
 use crate::git::ObjectId;
 use crate::hunt::io::Fetched;
-use crate::hunt::{Grounds, Hunt, Need, Order, Source};
+use crate::hunt::{Hunt, Order, Source};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Identifier, PullRequest, RepoId};
-use crate::purgatory::{Held, Purgatory};
-use crate::push::Backing;
 use crate::registry::Registry;
 use crate::ticket::FetchNo;
 
-/// Events that are served and lack objects in some repository, about 300 bytes each: 3 MB.
+/// Events that are served and lack objects in some repository, about 400 bytes each and what they
+/// name for servers: 4 MB and more.
 const MAX_ABSENT: usize = 10_000;
 
 /// Data that is looked for though nothing is held for it.
@@ -31,25 +28,29 @@ pub struct Sought {
     /// Until when, as for held events.
     until: BTreeMap<RepoId, Timestamp>,
     /// Pull requests that are served from elsewhere, and whose commit is not in this one.
-    absent: BTreeMap<RepoId, BTreeSet<EventId>>,
+    absent: BTreeMap<RepoId, BTreeMap<EventId, Wanted>>,
 }
 
-/// What each repository lacks, from the one place that knows.
-struct Lacking<'a> {
-    policy: &'a Policy,
-    registry: &'a Registry,
-    purgatory: &'a Purgatory,
-    lost: &'a Lost,
-    /// Events that no repository here can serve.
-    hidden: &'a FxHashSet<EventId>,
-    sought: &'a Sought,
-    facts: &'a dyn Facts,
-    now: Timestamp,
+impl Sought {
+    pub fn is_sought(&self, repo: &RepoId, now: Timestamp) -> bool {
+        self.until.get(repo).is_some_and(|until| *until > now)
+    }
+
+    pub fn absent_in(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Wanted)> {
+        self.absent.get(repo).into_iter().flatten()
+    }
 }
 
 impl Core {
     /// An event is held.
     pub(super) fn expect_data(&mut self, id: &EventId, source: Source) {
+        if let Some(held) = self.purgatory.get_mut(id)
+            && matches!(held.needs, Needs::Tip { .. })
+            && held.servers.is_none()
+        {
+            let servers = PullRequest::clones(&held.event, &self.policy.service);
+            held.servers = Some(servers.into());
+        }
         let needs = self.purgatory.get(id).map(|held| held.needs.clone());
         for repo in needs.map_or_else(Vec::new, |needs| self.grounds_of(&needs)) {
             self.hunt.expect(&repo, source, self.now.mono);
@@ -85,13 +86,17 @@ impl Core {
     }
 
     /// A pull request is served, and this repository, which it names, does not have its commit.
-    pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId) {
+    pub(super) fn seek_tip(&mut self, repo: &RepoId, event: &Event) {
         let (until, now) = (&self.sought.until, self.now.unix);
         let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
         self.sought.absent.retain(|repo, _| is_sought(repo));
-        let known: usize = self.sought.absent.values().map(BTreeSet::len).sum();
+        let known: usize = self.sought.absent.values().map(BTreeMap::len).sum();
+        if known >= MAX_ABSENT {
+            return;
+        }
+        let wanted = Wanted::of(event, objects_of(event).into(), &self.policy.service);
         let of_repo = self.sought.absent.entry(repo.clone()).or_default();
-        if known < MAX_ABSENT && of_repo.insert(id) {
+        if of_repo.insert(event.id, wanted).is_none() {
             self.seek(repo);
         }
     }
@@ -170,11 +175,9 @@ impl Core {
         let Some(absent) = self.sought.absent.get_mut(repo) else {
             return;
         };
-        let has = |id: &EventId| {
-            let event = facts.event(id);
-            event.is_some_and(|event| objects_of(&event).iter().any(|object| got.contains(object)))
-        };
-        let found: Vec<EventId> = absent.iter().filter(|id| has(id)).copied().collect();
+        let came = |wanted: &Wanted| wanted.objects.iter().any(|object| got.contains(object));
+        let found = absent.iter().filter(|(_, wanted)| came(wanted));
+        let found: Vec<EventId> = found.map(|(id, _)| *id).collect();
         found.iter().for_each(|id| {
             absent.remove(id);
         });
@@ -199,85 +202,13 @@ impl Core {
     }
 }
 
-impl Grounds for Lacking<'_> {
-    fn needs(&self, repo: &RepoId) -> Vec<Need> {
-        if !self.registry.is_hosted(repo) {
-            return Vec::new();
-        }
-        let states = self.purgatory.states(&repo.identifier).into_iter();
-        let tips = self.purgatory.tips(repo).into_iter();
-        let held = states.chain(tips).filter_map(|id| self.purgatory.get(&id));
-        let held = held.filter_map(|held| self.held_need(repo, held));
-        let sought = self.sought.until.get(repo);
-        let sought = match sought.is_some_and(|until| *until > self.now) {
-            true => self.served_needs(repo),
-            false => Vec::new(),
-        };
-        let needs = held.chain(sought);
-        needs.filter(|need| !need.objects.is_empty()).collect()
-    }
-}
-
-impl Lacking<'_> {
-    fn held_need(&self, repo: &RepoId, held: &Held) -> Option<Need> {
-        let objects = match &held.needs {
-            Needs::Refs(state) => {
-                let ground = ground(self.registry, &state.author, &state.identifier);
-                if ground.as_ref() != Some(repo) {
-                    return None;
-                }
-                let targets = state.refs.as_ref().ok()?;
-                match &held.missing {
-                    Some(missing) => missing.to_vec(),
-                    None => targets.objects(),
-                }
-            }
-            Needs::Tip { .. } if held.landed_in.contains(repo) => return None,
-            Needs::Tip { tip, .. } => vec![*tip],
-            _ => return None,
-        };
-        Some(self.need(repo, &held.event, objects))
-    }
-
-    /// Events that are served and whose objects are not here, or not any more.
-    fn served_needs(&self, repo: &RepoId) -> Vec<Need> {
-        let lost = self.lost.in_repo(repo);
-        let lost = lost.filter(|(id, _)| self.hidden.contains(*id));
-        let lost = lost.filter_map(|(id, objects)| {
-            let event = self.facts.event(id)?;
-            Some(self.need(repo, &event, objects.to_vec()))
-        });
-        let absent = self.sought.absent.get(repo).into_iter().flatten();
-        let absent = absent.filter_map(|id| {
-            let event = self.facts.event(id)?;
-            Some(self.need(repo, &event, objects_of(&event)))
-        });
-        lost.chain(absent).collect()
-    }
-
-    fn need(&self, repo: &RepoId, event: &Event, objects: Vec<ObjectId>) -> Need {
-        let mut servers: Vec<CloneUrl> = PullRequest::clones(event, &self.policy.service);
-        for url in self.registry.clones(repo, &event.pubkey) {
-            if !servers.contains(&url) {
-                servers.push(url);
-            }
-        }
-        let backing = match event.kind == Kind::STATE {
-            true => Backing::State,
-            false => Backing::PullRequests,
-        };
-        Need {
-            event: event.id,
-            objects,
-            backing,
-            servers,
-        }
-    }
-}
-
 /// Of all repositories that a state speaks for, the one that its objects are brought to; the
 /// others get them from there.
-fn ground(registry: &Registry, author: &Pubkey, identifier: &Identifier) -> Option<RepoId> {
+pub(super) fn ground(
+    registry: &Registry,
+    author: &Pubkey,
+    identifier: &Identifier,
+) -> Option<RepoId> {
     let mut repos = registry.maintained_by(author, identifier);
     repos.retain(|repo| registry.is_hosted(repo));
     repos

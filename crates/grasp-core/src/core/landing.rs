@@ -236,7 +236,7 @@ impl Core {
                 self.check_updates(event, facts);
                 let places = landing.iter().flat_map(|landing| &landing.repos);
                 for place in places.filter(|place| !place.present) {
-                    self.seek_tip(&place.repo, *id);
+                    self.seek_tip(&place.repo, event);
                 }
             }
             _ => {

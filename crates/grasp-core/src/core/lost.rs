@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::lacking::Wanted;
 use super::retry::Again;
 use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
 use crate::admit::Known as _;
@@ -16,8 +17,8 @@ use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{self, PullRequest, Rank, RepoId, State};
 
-/// Events whose objects no repository is known to have, about 500 bytes each, and 20 for each
-/// object: 50 MB and more.
+/// Events whose objects no repository is known to have, about 600 bytes each, and 20 for each
+/// object: 60 MB and more.
 const MAX_LOST: usize = 100_000;
 
 /// What is not found, and where not.
@@ -25,12 +26,12 @@ const MAX_LOST: usize = 100_000;
 pub struct Lost {
     missing_in: FxHashMap<EventId, BTreeSet<RepoId>>,
     /// Objects that were missing when somebody looked last.
-    events: FxHashMap<RepoId, BTreeMap<EventId, Arc<[ObjectId]>>>,
+    events: FxHashMap<RepoId, BTreeMap<EventId, Wanted>>,
 }
 
 impl Lost {
     /// True if that was not known.
-    fn add(&mut self, id: EventId, repo: &RepoId, missing: Arc<[ObjectId]>) -> bool {
+    fn add(&mut self, id: EventId, repo: &RepoId, missing: Wanted) -> bool {
         if self.missing_in.len() >= MAX_LOST && !self.missing_in.contains_key(&id) {
             return false;
         }
@@ -66,7 +67,7 @@ impl Lost {
         repos.is_some_and(|repos| repos.contains(repo))
     }
 
-    pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Arc<[ObjectId]>)> {
+    pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Wanted)> {
         self.events.get(repo).into_iter().flatten()
     }
 }
@@ -225,9 +226,10 @@ impl Core {
         let has_tip = |place: &RepoId| tips.is_some_and(|tips| tips.contains(place));
         let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
         if elsewhere {
-            return self.seek_tip(repo, id);
+            return self.seek_tip(repo, event);
         }
-        let is_news = self.lost.add(id, repo, lacking);
+        let wanted = Wanted::of(event, lacking, &self.policy.service);
+        let is_news = self.lost.add(id, repo, wanted);
         let (missing, others): (Vec<RepoId>, Vec<RepoId>) = places
             .into_iter()
             .partition(|place| self.lost.is_missing_in(&id, place));

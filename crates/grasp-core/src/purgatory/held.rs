@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::admit::Needs;
 use crate::clock::Timestamp;
+use crate::clone_url::CloneUrl;
 use crate::event::Event;
 use crate::git::ObjectId;
 use crate::nip34::RepoId;
@@ -19,6 +20,8 @@ pub struct Held {
     pub durability: Durability,
     /// Objects that no repository here had when somebody looked last.
     pub missing: Option<Arc<[ObjectId]>>,
+    /// Git servers that a pull request names, once they were read. As long as the event at most.
+    pub servers: Option<Arc<[CloneUrl]>>,
     /// Repositories that had the commit of a pull request when somebody looked last.
     pub landed_in: Vec<RepoId>,
 }
@@ -42,6 +45,7 @@ impl Held {
             submitters: Vec::new(),
             durability: Durability::default(),
             missing: None,
+            servers: None,
             landed_in: Vec::new(),
         }
     }

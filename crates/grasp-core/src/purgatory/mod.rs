@@ -105,6 +105,7 @@ impl Purgatory {
             held.submitters = before.submitters;
             held.durability = before.durability;
             held.missing = before.missing.filter(|_| before.needs == held.needs);
+            held.servers = before.servers;
             held.landed_in = before.landed_in;
         }
         self.held.insert(id, held);

@@ -150,6 +150,30 @@ fn a_pull_request_is_looked_for_where_it_says_and_put_in_every_repository_that_i
     }
 }
 
+/// Strangers with many pull requests are in nobody's way.
+#[test]
+fn of_many_pull_requests_some_of_every_author_are_looked_for() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let repos = [tool(ALICE)];
+    let request = |scene: &Scene, author, n| {
+        let tip = forge::commit(n).to_string();
+        forge::pull_request(author, scene.unix(), &repos, &tip)
+    };
+    for n in 0..300 {
+        for author in [BOB, CAROL] {
+            let event = request(&scene, author, 1_000 + 2 * n + u32::from(author == BOB));
+            assert_eq!(scene.sync(&event), Answer::Held);
+        }
+    }
+    let own = request(&scene, ALICE, 1);
+    scene.sync(&own);
+    scene.pass(MOMENT);
+    let wants = &scene.fetches[0].1.wants;
+    assert_eq!(wants.len(), 512);
+    assert!(wants.contains(&forge::commit(1)));
+}
+
 #[test]
 fn a_commit_that_has_come_is_not_asked_for_while_its_repository_waits() {
     let mut scene = Scene::new();

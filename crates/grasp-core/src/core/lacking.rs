@@ -1,0 +1,237 @@
+//! What each repository lacks, from the one place that knows. Asked for several times in every
+//! fetch, and so nothing is read anew for it, and of many pull requests only some are told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::hunting::{Sought, ground};
+use super::lost::Lost;
+use crate::admit::{Needs, Policy};
+use crate::clock::Timestamp;
+use crate::clone_url::CloneUrl;
+use crate::event::{Event, Kind};
+use crate::facts::Facts;
+use crate::git::ObjectId;
+use crate::hunt::{Grounds, Need};
+use crate::id::{EventId, Pubkey};
+use crate::nip34::{PullRequest, RepoId};
+use crate::purgatory::{Held, Purgatory};
+use crate::push::Backing;
+use crate::registry::Registry;
+use crate::service::Service;
+
+/// Pull requests of one repository that are looked for at a time, with up to 64 servers each. More
+/// are asked for by nobody but those who want to be in the way.
+const MAX_TIPS: usize = 512;
+/// After so many seconds it is the turn of others, if there are more.
+const TURN_SECS: u64 = 600;
+
+/// What is looked for because of one event that is served.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub objects: Arc<[ObjectId]>,
+    signer: Pubkey,
+    backing: Backing,
+    /// Those that it names itself.
+    servers: Arc<[CloneUrl]>,
+}
+
+impl Wanted {
+    pub fn of(event: &Event, objects: Arc<[ObjectId]>, us: &Service) -> Self {
+        Self {
+            objects,
+            signer: event.pubkey,
+            backing: backing(event.kind),
+            servers: PullRequest::clones(event, us).into(),
+        }
+    }
+}
+
+pub(super) struct Lacking<'a> {
+    pub policy: &'a Policy,
+    pub registry: &'a Registry,
+    pub purgatory: &'a Purgatory,
+    pub lost: &'a Lost,
+    /// Events that no repository here can serve.
+    pub hidden: &'a FxHashSet<EventId>,
+    pub sought: &'a Sought,
+    pub facts: &'a dyn Facts,
+    pub now: Timestamp,
+}
+
+impl Grounds for Lacking<'_> {
+    fn needs(&self, repo: &RepoId) -> Vec<Need> {
+        if !self.registry.is_hosted(repo) {
+            return Vec::new();
+        }
+        let mut needs = self.of_states(repo);
+        let mut tips = self.of_tips(repo);
+        for need in self.of_served(repo) {
+            match need.backing {
+                Backing::State => needs.push(need.told()),
+                Backing::PullRequests | Backing::None => tips.push(need),
+            }
+        }
+        let tips = some(tips, self.now.0 / TURN_SECS);
+        needs.extend(tips.into_iter().map(Lack::told));
+        let mut named = Named::new(self.registry, repo);
+        for (need, signer) in &mut needs {
+            need.servers.extend(named.by(signer));
+        }
+        let needs = needs.into_iter().map(|(need, _)| need);
+        needs.filter(|need| !need.objects.is_empty()).collect()
+    }
+}
+
+/// A need, as long as it is not decided whether it is told.
+struct Lack<'a> {
+    event: EventId,
+    signer: Pubkey,
+    backing: Backing,
+    objects: &'a [ObjectId],
+    servers: Arc<[CloneUrl]>,
+}
+
+impl Lack<'_> {
+    fn told(self) -> (Need, Pubkey) {
+        let need = Need {
+            event: self.event,
+            objects: self.objects.to_vec(),
+            backing: self.backing,
+            servers: self.servers.to_vec(),
+        };
+        (need, self.signer)
+    }
+}
+
+impl Lacking<'_> {
+    /// All of them.
+    fn of_states(&self, repo: &RepoId) -> Vec<(Need, Pubkey)> {
+        let ids = self.purgatory.states(&repo.identifier).into_iter();
+        let held = ids.filter_map(|id| self.purgatory.get(&id));
+        let may_sign = |held: &&Held| self.registry.is_maintainer(repo, &held.event.pubkey);
+        held.filter(may_sign)
+            .filter_map(|held| self.of_state(repo, held))
+            .collect()
+    }
+
+    fn of_state(&self, repo: &RepoId, held: &Held) -> Option<(Need, Pubkey)> {
+        let Needs::Refs(state) = &held.needs else {
+            return None;
+        };
+        let ground = ground(self.registry, &state.author, &state.identifier);
+        if ground.as_ref() != Some(repo) {
+            return None;
+        }
+        let targets = state.refs.as_ref().ok()?;
+        let need = Need {
+            event: held.event.id,
+            objects: match &held.missing {
+                Some(missing) => missing.to_vec(),
+                None => targets.objects(),
+            },
+            backing: Backing::State,
+            servers: Vec::new(),
+        };
+        Some((need, held.event.pubkey))
+    }
+
+    fn of_tips(&self, repo: &RepoId) -> Vec<Lack<'_>> {
+        let ids = self.purgatory.tips(repo).into_iter();
+        let held = ids.filter_map(|id| self.purgatory.get(&id));
+        let tips = held.filter_map(|held| {
+            let Needs::Tip { tip, .. } = &held.needs else {
+                return None;
+            };
+            let servers = held.servers.clone();
+            (!held.landed_in.contains(repo)).then(|| Lack {
+                event: held.event.id,
+                signer: held.event.pubkey,
+                backing: Backing::PullRequests,
+                objects: std::slice::from_ref(tip),
+                servers: servers.unwrap_or_else(|| self.servers_of(&held.event)),
+            })
+        });
+        tips.collect()
+    }
+
+    fn servers_of(&self, event: &Event) -> Arc<[CloneUrl]> {
+        PullRequest::clones(event, &self.policy.service).into()
+    }
+
+    /// Events that are served and whose objects are not here, or not any more.
+    fn of_served(&self, repo: &RepoId) -> Vec<Lack<'_>> {
+        if !self.sought.is_sought(repo, self.now) {
+            return Vec::new();
+        }
+        let lost = self.lost.in_repo(repo);
+        let lost = lost.filter(|(id, _)| self.hidden.contains(*id));
+        let wanted = lost.chain(self.sought.absent_in(repo));
+        let here = wanted.filter(|(id, _)| self.facts.kind_of(id).is_some());
+        here.map(|(id, wanted)| Lack {
+            event: *id,
+            signer: wanted.signer,
+            backing: wanted.backing,
+            objects: &wanted.objects,
+            servers: Arc::clone(&wanted.servers),
+        })
+        .collect()
+    }
+}
+
+/// The servers that maintainers name, found once for each of them and once for all strangers.
+struct Named<'a> {
+    registry: &'a Registry,
+    repo: &'a RepoId,
+    known: BTreeMap<Option<Pubkey>, Vec<CloneUrl>>,
+}
+
+impl<'a> Named<'a> {
+    fn new(registry: &'a Registry, repo: &'a RepoId) -> Self {
+        Self {
+            registry,
+            repo,
+            known: BTreeMap::new(),
+        }
+    }
+
+    fn by(&mut self, signer: &Pubkey) -> impl Iterator<Item = CloneUrl> {
+        let member = self.registry.is_maintainer(self.repo, signer);
+        let known = self.known.entry(member.then_some(*signer));
+        let clones = known.or_insert_with(|| self.registry.clones(self.repo, signer));
+        clones.iter().cloned()
+    }
+}
+
+fn backing(kind: Kind) -> Backing {
+    match kind == Kind::STATE {
+        true => Backing::State,
+        false => Backing::PullRequests,
+    }
+}
+
+/// As many as are looked for at a time: the first of every author, then the second of every author.
+/// Among equals the turn decides, so that nobody is left out for good.
+fn some(tips: Vec<Lack<'_>>, turn: u64) -> Vec<Lack<'_>> {
+    if tips.len() <= MAX_TIPS {
+        return tips;
+    }
+    let lot = fastrand::Rng::with_seed(turn).u64(..);
+    let mut of_author: FxHashMap<Pubkey, u32> = FxHashMap::default();
+    let ranked = tips.into_iter().map(|tip| {
+        let rank = of_author.entry(tip.signer).or_default();
+        *rank += 1;
+        let number = tip
+            .event
+            .0
+            .first_chunk()
+            .map_or(0, |id| u64::from_be_bytes(*id));
+        ((*rank, number ^ lot), tip)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.select_nth_unstable_by_key(MAX_TIPS, |(rank, _)| *rank);
+    ranked.truncate(MAX_TIPS);
+    ranked.into_iter().map(|(_, tip)| tip).collect()
+}
