@@ -107,8 +107,13 @@ impl Hunt {
             servers: quarry.servers.len(),
             objects,
         });
+        let queued: Vec<Domain> = quarry.places.iter().map(|(at, _)| at.clone()).collect();
         for (domain, place) in idle {
             self.vacate(&domain, place);
+        }
+        // What is new may be asked of them.
+        for domain in queued {
+            self.settle(&domain, now);
         }
     }
 
@@ -265,8 +270,11 @@ impl Hunt {
     /// Nothing is under way for it, or nothing that keeps anybody from being asked.
     pub(super) fn is_free(&self, repo: &RepoId) -> bool {
         let Beside(flights) = self.beside(repo);
-        let promising = flights.iter().any(|flight| flight.is_promising());
-        !promising && flights.len() < MAX_BESIDE && self.queue.get(repo).is_some()
+        // One that was stopped has everybody woken when it ends.
+        let late = |flight: &&Flight| flight.pace == Pace::Late && !flight.stopped;
+        flights.iter().copied().all(|flight| late(&flight))
+            && flights.len() < MAX_BESIDE
+            && self.queue.get(repo).is_some()
     }
 
     /// Something may go on for this repository: its attempt, or a domain that it waits for.
