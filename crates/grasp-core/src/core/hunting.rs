@@ -2,9 +2,11 @@
 //! effects, and what it brings is released like what is pushed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::lacking::{Lacking, Wanted};
 use super::lost::objects_of;
+use super::retry::Again;
 use super::{Core, Effect};
 use crate::admit::{Needs, Origin};
 use crate::clock::Timestamp;
@@ -21,6 +23,11 @@ use crate::ticket::FetchNo;
 /// Events that are served and lack objects in some repository, about 400 bytes each and what they
 /// name for servers: 4 MB and more.
 const MAX_ABSENT: usize = 10_000;
+
+/// Lost data is looked for again so long after the last time that somebody began to.
+const SEEK_AGAIN: Duration = Duration::from_secs(60 * 60);
+/// Four attempts.
+const SEEK_AGAIN_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// Data that is looked for though nothing is held for it.
 #[derive(Debug, Default)]
@@ -80,9 +87,23 @@ impl Core {
 
     /// Something that is served lacks its objects in this repository.
     pub(super) fn seek(&mut self, repo: &RepoId) {
-        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
-        self.sought.until.insert(repo.clone(), until);
+        self.seek_for(repo, self.policy.limits.held_for);
+    }
+
+    /// What was lost may come back at a server that was down. Looked for less long than the first
+    /// time, and as long as it takes.
+    pub(super) fn seek_again(&mut self, repo: &RepoId) {
+        if self.registry.is_hosted(repo) && self.lost.in_repo(repo).next().is_some() {
+            self.seek_for(repo, SEEK_AGAIN_FOR);
+        }
+    }
+
+    fn seek_for(&mut self, repo: &RepoId, span: Duration) {
+        let until = self.now.unix.saturating_add(span);
+        let sought = self.sought.until.entry(repo.clone()).or_default();
+        *sought = until.max(*sought);
         self.hunt.expect(repo, Source::Synced, self.now.mono);
+        self.retry_after(SEEK_AGAIN, Again::Seek(repo.clone()));
     }
 
     /// A pull request is served, and this repository, which it names, does not have its commit.

@@ -32,6 +32,8 @@ pub enum Again {
     Event(EventId),
     /// The row of an event that is held no longer.
     Unhold(EventId),
+    /// Lost data that was looked for in vain.
+    Seek(RepoId),
 }
 
 /// A repository on its way out.
@@ -85,7 +87,11 @@ impl Retries {
 
 impl Core {
     pub(super) fn retry_later(&mut self, again: Again) {
-        self.retries.add(self.now.mono + RETRY, again);
+        self.retry_after(RETRY, again);
+    }
+
+    pub(super) fn retry_after(&mut self, pause: Duration, again: Again) {
+        self.retries.add(self.now.mono + pause, again);
     }
 
     pub(super) fn retry(&mut self, facts: &dyn Facts) {
@@ -112,6 +118,7 @@ impl Core {
                     self.reconsider(&id, facts);
                 }
                 Again::Unhold(id) => self.unhold(id),
+                Again::Seek(repo) => self.seek_again(&repo),
             }
         }
     }

@@ -235,3 +235,32 @@ fn data_that_a_disk_has_lost_is_hunted_too() {
     assert!(scene.serves(&first));
     assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, forge::commit(1))]));
 }
+
+/// A server that keeps a copy may be down when a disk has lost something.
+#[test]
+fn what_was_lost_is_looked_for_again_every_hour() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
+        .unwrap();
+    scene.git.lose_objects(&tool(ALICE), |_| true);
+    scene.restart();
+    scene.pass(MINUTE);
+    scene.pass(40 * MINUTE);
+    scene.fetched(ONE, &[]);
+    assert!(scene.core.hunt().is_empty(), "as long as for a held event");
+    for _ in 0..2 {
+        scene.pass(60 * MINUTE);
+        assert_eq!(scene.asked_of(), [ONE]);
+        scene.fetched(ONE, &[]);
+    }
+    scene.pass(60 * MINUTE);
+    scene.fetched(ONE, &[forge::commit(1)]);
+    scene.pass(MINUTE);
+    assert!(scene.serves(&first));
+    scene.pass(120 * MINUTE);
+    assert!(scene.fetches.is_empty(), "it is here");
+}
