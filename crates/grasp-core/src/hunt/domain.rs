@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::io::FetchEnd;
 use super::throttle::DomainThrottle;
 use crate::clock::Mono;
-use crate::clone_url::Domain;
+use crate::clone_url::{CloneUrl, Domain};
 use crate::limits::HuntLimits;
 use crate::nip34::RepoId;
 
@@ -20,12 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One failure is chance; from the second in a row a domain rests.
 const ILL: u32 = 2;
 
+/// Repositories of so many people that are of no use speak against the server.
+const SPOILED: usize = 4;
+
 #[derive(Debug)]
 pub struct DomainState {
     pub throttle: DomainThrottle,
     /// Failures in a row.
     pub failures: u32,
     pub rest: Option<Rest>,
+    /// Whose repositories there were of no use since the last one that was, a few of them.
+    spoiled: BTreeSet<String>,
     /// Repositories that wait for it, in the order of their turns.
     waiting: BTreeMap<Place, RepoId>,
     next: u64,
@@ -69,6 +74,7 @@ impl DomainState {
             throttle: DomainThrottle::new(own.unwrap_or(limits.domain)),
             failures: 0,
             rest: None,
+            spoiled: BTreeSet::new(),
             waiting: BTreeMap::new(),
             next: 0,
             wake: None,
@@ -145,6 +151,7 @@ impl DomainState {
     /// says nothing new about a domain that is ill.
     pub fn end(
         &mut self,
+        url: &CloneUrl,
         begun: Mono,
         end: FetchEnd,
         now: Mono,
@@ -152,11 +159,14 @@ impl DomainState {
     ) -> Option<Turned> {
         self.throttle.end();
         let known = self.rest.is_some_and(|rest| begun <= rest.from);
-        match judge(end) {
+        match self.judge(url, end) {
             Judgement::Well => {
                 let was_ill = self.is_ill();
                 self.failures = 0;
-                self.rest = self.rest.filter(|rest| judge(rest.why) != Judgement::Ill);
+                self.spoiled.clear();
+                self.rest = self
+                    .rest
+                    .filter(|rest| matches!(rest.why, FetchEnd::Busy(_)));
                 was_ill.then_some(Turned::Well)
             }
             Judgement::Ill if !known => {
@@ -170,6 +180,19 @@ impl DomainState {
                 Some(Turned::Ill(span))
             }
             Judgement::Ill | Judgement::Nothing => None,
+        }
+    }
+
+    /// Packs that are of no use are the fault of what somebody has put there, unless everybody's
+    /// are so.
+    fn judge(&mut self, url: &CloneUrl, end: FetchEnd) -> Judgement {
+        let useless = matches!(end, FetchEnd::Spoiled | FetchEnd::Cut { kept: false });
+        if useless && self.spoiled.len() < SPOILED {
+            self.spoiled.insert(owner(url).to_owned());
+        }
+        match useless && self.spoiled.len() < SPOILED {
+            true => Judgement::Nothing,
+            false => judge(end),
         }
     }
 
@@ -217,6 +240,13 @@ fn judge(end: FetchEnd) -> Judgement {
         | FetchEnd::Ours
         | FetchEnd::Stopped => Judgement::Nothing,
     }
+}
+
+/// Whose repository it is, as most servers have it: the first part of the path.
+fn owner(url: &CloneUrl) -> &str {
+    let path = url.as_str().splitn(4, '/').nth(3);
+    path.and_then(|path| path.split_once('/'))
+        .map_or("", |(owner, _)| owner)
 }
 
 #[derive(Debug, Default)]
@@ -320,6 +350,10 @@ mod tests {
         DomainState::new(&domain("a.example"), &HuntLimits::default())
     }
 
+    fn url() -> CloneUrl {
+        CloneUrl::parse("https://a.example/somebody/r.git").unwrap()
+    }
+
     fn domain(text: &str) -> Domain {
         Domain::parse(text).unwrap()
     }
@@ -332,7 +366,7 @@ mod tests {
         let mut rests = Vec::new();
         for _ in 0..9 {
             state.throttle.begin(now);
-            state.end(now, FetchEnd::Unreachable, now + MS, &limits);
+            state.end(&url(), now, FetchEnd::Unreachable, now + MS, &limits);
             now = now + MS;
             let rest = state.resting(now).map_or(0, |rest| {
                 let span = rest.until.since(now).as_secs();
@@ -344,7 +378,7 @@ mod tests {
         assert_eq!(rests, [0, 30, 60, 120, 240, 480, 900, 900, 900]);
         assert_eq!(state.at_once(), 1);
         state.throttle.begin(now);
-        let turned = state.end(now, FetchEnd::Absent, now, &limits);
+        let turned = state.end(&url(), now, FetchEnd::Absent, now, &limits);
         assert_eq!(turned, Some(Turned::Well));
         assert_eq!((state.at_once(), state.failures), (5, 0));
     }
@@ -359,7 +393,7 @@ mod tests {
             state.throttle.begin(at(0));
         }
         for _ in 0..5 {
-            state.end(at(0), FetchEnd::TooSlow, at(30), &limits);
+            state.end(&url(), at(0), FetchEnd::TooSlow, at(30), &limits);
         }
         assert_eq!(state.failures, 2);
         assert_eq!(state.resting(at(31)).unwrap().until, at(60));
@@ -378,7 +412,7 @@ mod tests {
             let mut state = state();
             state.throttle.begin(at(0));
             let end = FetchEnd::Busy(asks.map(Duration::from_secs));
-            state.end(at(0), end, at(1), &limits);
+            state.end(&url(), at(0), end, at(1), &limits);
             assert_eq!(state.admits(at(1)), Admission::At(at(1 + rests)));
             assert_eq!(state.failures, 0);
         }

@@ -15,7 +15,7 @@ impl Hunt {
     pub(super) fn judge(&mut self, flight: &Flight, end: FetchEnd, now: Mono) {
         let domain = flight.url.domain();
         if let Some(state) = self.domains.get_mut(domain) {
-            let turned = state.end(flight.begun, end, now, &self.limits);
+            let turned = state.end(&flight.url, flight.begun, end, now, &self.limits);
             let (domain, failures) = (domain.clone(), state.failures);
             self.notes.extend(turned.map(|turned| match turned {
                 Turned::Well => HuntNote::Healed { domain },
@@ -29,6 +29,10 @@ impl Hunt {
         }
         match end {
             FetchEnd::Forbidden => self.memory.forbid(&flight.url, now),
+            FetchEnd::Spoiled | FetchEnd::Cut { kept: false } => {
+                self.memory.spoiled(&flight.url, self.limits.rest, now);
+            }
+            FetchEnd::Answered | FetchEnd::Cut { kept: true } => self.memory.useful(&flight.url),
             FetchEnd::DiskLow => self.pause(now),
             _ => {}
         }

@@ -178,7 +178,7 @@ impl Hunt {
         let server = quarry.and_then(|quarry| Some((quarry, quarry.server(url)?)));
         match server {
             Some(_) if beside.is_full() => Asking::Later,
-            Some((quarry, server)) if !self.memory.is_forbidden(url, now) => {
+            Some((quarry, server)) if !self.memory.is_resting(url, now) => {
                 quarry.asking(server, needs, &beside)
             }
             _ => Asking::Nothing,

@@ -35,13 +35,7 @@ fn an_answer_without_data_is_no_ill_health() {
 /// Failures are the domain's, whatever their kind.
 #[test]
 fn failures_are_counted_and_said() {
-    let ends = [
-        FetchEnd::Unreachable,
-        FetchEnd::TooSlow,
-        FetchEnd::Spoiled,
-        FetchEnd::Failed,
-        FetchEnd::Cut { kept: false },
-    ];
+    let ends = [FetchEnd::Unreachable, FetchEnd::TooSlow, FetchEnd::Failed];
     for end in ends {
         let mut field = one_server(end, MS);
         field.pass(SECOND);
@@ -51,6 +45,47 @@ fn failures_are_counted_and_said() {
         field.pass(20 * SECOND);
         let resting = |note: &HuntNote| matches!(note, HuntNote::Resting { failures: 2, .. });
         assert!(field.notes.iter().any(resting), "{end:?}");
+    }
+}
+
+const USELESS: [FetchEnd; 2] = [FetchEnd::Spoiled, FetchEnd::Cut { kept: false }];
+
+/// What somebody has put on a server says nothing against the others there: only its own address
+/// is left alone, longer and longer.
+#[test]
+fn a_useless_pack_rests_its_address_and_not_its_domain() {
+    for end in USELESS {
+        let mut field = Field::new();
+        field.server("hub/mallory/bad", Server::ends(end).after(MS));
+        field.hold(&repo(1), 1, &["hub/mallory/bad"], Source::Synced);
+        field.pass_to(30 * MINUTE);
+        let asked: Vec<u128> = field.times().iter().map(|at| at / 1_000).collect();
+        assert_eq!(asked, [0, 20, 60, 140, 260, 500, 980], "{end:?}");
+        field.server("hub/alice/good", Server::with(&[2]));
+        field.hold(&repo(2), 2, &["hub/alice/good"], Source::Synced);
+        field.pass(SECOND);
+        assert!(field.released_at(2).is_some(), "{end:?}");
+        let resting = |note: &HuntNote| matches!(note, HuntNote::Resting { .. });
+        assert!(!field.notes.iter().any(resting), "{end:?}");
+    }
+}
+
+/// One that spoils everybody's is left alone as a whole.
+#[test]
+fn a_server_whose_every_pack_is_useless_rests() {
+    for end in USELESS {
+        let mut field = Field::new();
+        for n in 0..8 {
+            let name = format!("hub/user{n}/r");
+            field.server(&name, Server::ends(end).after(MS));
+            field.hold(&repo(n), n, &[&name], Source::Synced);
+        }
+        field.pass_to(MINUTE);
+        let resting = |note: &HuntNote| matches!(note, HuntNote::Resting { .. });
+        assert!(field.notes.iter().any(resting), "{end:?}");
+        field.server("hub/user0/r", Server::with(&[0]));
+        field.pass_to(30 * MINUTE);
+        assert!(field.released_at(0).is_some(), "{end:?}");
     }
 }
 
