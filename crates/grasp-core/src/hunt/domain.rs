@@ -153,11 +153,11 @@ impl DomainState {
         &mut self,
         url: &CloneUrl,
         begun: Mono,
-        end: FetchEnd,
+        (end, requests): (FetchEnd, u32),
         now: Mono,
         limits: &HuntLimits,
     ) -> Option<Turned> {
-        self.throttle.end();
+        self.throttle.end(begun, requests, now);
         let known = self.rest.is_some_and(|rest| begun <= rest.from);
         match self.judge(url, end) {
             Judgement::Well => {
@@ -366,7 +366,7 @@ mod tests {
         let mut rests = Vec::new();
         for _ in 0..9 {
             state.throttle.begin(now);
-            state.end(&url(), now, FetchEnd::Unreachable, now + MS, &limits);
+            state.end(&url(), now, (FetchEnd::Unreachable, 1), now + MS, &limits);
             now = now + MS;
             let rest = state.resting(now).map_or(0, |rest| {
                 let span = rest.until.since(now).as_secs();
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(rests, [0, 30, 60, 120, 240, 480, 900, 900, 900]);
         assert_eq!(state.at_once(), 1);
         state.throttle.begin(now);
-        let turned = state.end(&url(), now, FetchEnd::Absent, now, &limits);
+        let turned = state.end(&url(), now, (FetchEnd::Absent, 1), now, &limits);
         assert_eq!(turned, Some(Turned::Well));
         assert_eq!((state.at_once(), state.failures), (5, 0));
     }
@@ -393,7 +393,7 @@ mod tests {
             state.throttle.begin(at(0));
         }
         for _ in 0..5 {
-            state.end(&url(), at(0), FetchEnd::TooSlow, at(30), &limits);
+            state.end(&url(), at(0), (FetchEnd::TooSlow, 1), at(30), &limits);
         }
         assert_eq!(state.failures, 2);
         assert_eq!(state.resting(at(31)).unwrap().until, at(60));
@@ -412,7 +412,7 @@ mod tests {
             let mut state = state();
             state.throttle.begin(at(0));
             let end = FetchEnd::Busy(asks.map(Duration::from_secs));
-            state.end(&url(), at(0), end, at(1), &limits);
+            state.end(&url(), at(0), (end, 1), at(1), &limits);
             assert_eq!(state.admits(at(1)), Admission::At(at(1 + rests)));
             assert_eq!(state.failures, 0);
         }
@@ -431,7 +431,7 @@ mod tests {
         domains.get_mut(&domain("ill")).unwrap().failures = 3;
         let asked = domains.get_mut(&domain("asked")).unwrap();
         asked.throttle.begin(at(0));
-        asked.throttle.end();
+        asked.throttle.end(at(0), 1, at(0));
         assert!(domains.learn(&domain("new"), at(1), &limits).is_some());
         assert!(domains.get(&domain("well")).is_none());
         domains

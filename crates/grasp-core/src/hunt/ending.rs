@@ -12,10 +12,17 @@ use crate::ticket::FetchNo;
 
 impl Hunt {
     /// What it says about its domain, its address and our disk.
-    pub(super) fn judge(&mut self, flight: &Flight, end: FetchEnd, now: Mono) {
+    pub(super) fn judge(&mut self, flight: &Flight, fetched: &Fetched, now: Mono) {
+        let (end, requests) = (fetched.end, fetched.requests);
         let domain = flight.url.domain();
         if let Some(state) = self.domains.get_mut(domain) {
-            let turned = state.end(&flight.url, flight.begun, end, now, &self.limits);
+            let turned = state.end(
+                &flight.url,
+                flight.begun,
+                (end, requests),
+                now,
+                &self.limits,
+            );
             let (domain, failures) = (domain.clone(), state.failures);
             self.notes.extend(turned.map(|turned| match turned {
                 Turned::Well => HuntNote::Healed { domain },
@@ -122,8 +129,15 @@ impl Server {
         });
         let goes_on = match fetched.end {
             FetchEnd::Answered => {
-                let room = self.learn_lacks(flight.wants.iter().copied());
-                self.more && room
+                let left = flight.unanswered(fetched);
+                // Whoever says nothing to any of them has nothing to say.
+                let lacks = flight
+                    .wants
+                    .iter()
+                    .filter(|id| left.len() == flight.wants.len() || fetched.lacking.contains(id));
+                let room = self.learn_lacks(lacks.copied());
+                let is_left = !left.is_empty() && left.len() < flight.wants.len();
+                room && (self.more || is_left)
             }
             FetchEnd::Cut { kept: true } => {
                 self.cuts += 1;

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
+
 use super::attempt::Rank;
 use super::io::{FetchEnd, Fetched, PART};
 use crate::clock::Mono;
@@ -57,6 +59,13 @@ impl Flight {
 
     pub fn is_followed_by(&self, id: &ObjectId) -> bool {
         self.after.binary_search(id).is_ok()
+    }
+
+    /// What the server was not asked for after all, because there was too much.
+    pub fn unanswered(&self, fetched: &Fetched) -> Vec<ObjectId> {
+        let said: FxHashSet<&ObjectId> = fetched.got.iter().chain(&fetched.lacking).collect();
+        let left = self.wants.iter().filter(|id| !said.contains(id));
+        left.copied().collect()
     }
 
     /// One that was given up was too slow, whoever stopped it.

@@ -32,6 +32,8 @@ pub struct Fetched {
     pub lacking: Vec<ObjectId>,
     /// Received in all.
     pub bytes: u64,
+    /// Asked of the server over the web; none if the fetch ended before.
+    pub requests: u32,
     pub end: FetchEnd,
 }
 

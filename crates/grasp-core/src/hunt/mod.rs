@@ -199,7 +199,7 @@ impl Hunt {
     ) -> Option<RepoId> {
         let flight = self.flights.end(fetch)?;
         let fetched = &flight.as_it_was(fetched);
-        self.judge(&flight, fetched.end, now);
+        self.judge(&flight, fetched, now);
         self.conclude(fetch, &flight, fetched, now);
         if self.is_on() {
             self.review(&flight.repo, grounds);

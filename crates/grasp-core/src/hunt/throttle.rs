@@ -11,11 +11,15 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// first and the one after the last, so that the server never sees more in a minute of its own.
 const WAY: Duration = Duration::from_secs(1);
 
+/// Requests of a fetch: what it speaks, what it has, and its pack.
+const USUAL: u32 = 3;
+
 #[derive(Debug)]
 pub struct DomainThrottle {
     limits: DomainLimits,
     in_flight: u32,
-    /// When the latest fetches began, as many as a minute allows, the oldest first.
+    /// When the latest fetches began, and what counts as one, as many as a minute allows, the
+    /// oldest first.
     begun: VecDeque<Mono>,
 }
 
@@ -48,15 +52,29 @@ impl DomainThrottle {
     }
 
     pub fn begin(&mut self, now: Mono) {
+        self.count(now);
+        self.in_flight += 1;
+    }
+
+    /// A fetch that began then took so many requests. More than usual count like further fetches;
+    /// without any there was none.
+    pub fn end(&mut self, begun: Mono, requests: u32, now: Mono) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if requests == 0
+            && let Some(at) = self.begun.iter().rposition(|at| *at == begun)
+        {
+            self.begun.remove(at);
+        }
+        for _ in USUAL..requests.min(USUAL.saturating_add(self.limits.per_minute)) {
+            self.count(now);
+        }
+    }
+
+    fn count(&mut self, now: Mono) {
         if self.begun.len() >= self.limits.per_minute as usize {
             self.begun.pop_front();
         }
         self.begun.push_back(now);
-        self.in_flight += 1;
-    }
-
-    pub fn end(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
     }
 
     /// Fetches that began within the last minute.
@@ -87,7 +105,7 @@ mod tests {
         for second in 0..30 {
             assert!(throttle.opens() <= at(second), "request {}", second + 1);
             throttle.begin(at(second));
-            throttle.end();
+            throttle.end(at(second), USUAL, at(second));
         }
         assert_eq!(throttle.lately(at(31)), 30);
         for (second, open) in [(31, false), (59, false), (60, false), (61, true)] {
@@ -96,6 +114,21 @@ mod tests {
         throttle.begin(at(61));
         assert_eq!(throttle.opens(), at(62));
         assert_eq!(throttle.lately(at(61)), 29, "those at 0 and 1 are aged out");
+    }
+
+    #[test]
+    fn many_requests_count_as_many_fetches_and_none_as_none() {
+        let mut throttle = DomainThrottle::new(DomainLimits::default());
+        throttle.begin(at(0));
+        throttle.end(at(0), 0, at(1));
+        assert_eq!(throttle.lately(at(1)), 0);
+        throttle.begin(at(2));
+        throttle.end(at(2), USUAL + 28, at(4));
+        assert_eq!((throttle.lately(at(4)), throttle.opens()), (29, at(0)));
+        throttle.begin(at(5));
+        assert_eq!(throttle.opens(), at(63));
+        throttle.end(at(5), u32::MAX, at(6));
+        assert_eq!((throttle.lately(at(6)), throttle.opens()), (30, at(67)));
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl Scene {
             got,
             lacking,
             bytes,
+            requests: 3,
             end,
         };
         self.feed(Input::Fetched { fetch, fetched });

@@ -35,6 +35,7 @@ pub(super) struct Run<'a, T, W> {
     began: Instant,
     bytes: Arc<AtomicU64>,
     packs: usize,
+    requests: u32,
     got: Vec<ObjectId>,
     lacking: Vec<ObjectId>,
 }
@@ -76,6 +77,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             began: Instant::now(),
             bytes: Arc::default(),
             packs: 0,
+            requests: 0,
             got: Vec::new(),
             lacking: Vec::new(),
         }
@@ -90,6 +92,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             got: self.got,
             lacking: self.lacking,
             bytes: self.bytes.load(Ordering::Relaxed),
+            requests: self.requests,
             end,
         }
     }
@@ -301,6 +304,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     }
 
     async fn ask(&mut self, question: Question, kind: &str) -> Result<Body<T>, FetchEnd> {
+        self.requests += 1;
         let reply = self
             .transport
             .ask(question)

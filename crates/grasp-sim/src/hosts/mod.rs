@@ -233,6 +233,7 @@ impl Hosts {
         let came: Vec<ObjectId> = came.collect();
         Fetched {
             bytes: SIZE * came.len() as u64,
+            requests: 3,
             got: here.into_iter().chain(came).collect(),
             lacking: if all { lacks } else { Vec::new() },
             end,

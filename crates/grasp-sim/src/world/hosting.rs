@@ -184,6 +184,7 @@ fn nothing(end: FetchEnd) -> Fetched {
         got: Vec::new(),
         lacking: Vec::new(),
         bytes: 0,
+        requests: 1,
         end,
     }
 }

@@ -155,12 +155,13 @@ fn share(
     })
 }
 
-/// The answer to a fetch that never was.
+/// The answer to a fetch that never was, or was stopped somewhere on its way.
 fn nothing(end: FetchEnd) -> Fetched {
     Fetched {
         got: Vec::new(),
         lacking: Vec::new(),
         bytes: 0,
+        requests: u32::from(end == FetchEnd::Stopped),
         end,
     }
 }

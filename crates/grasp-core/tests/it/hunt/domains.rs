@@ -67,6 +67,41 @@ fn thirty_in_a_minute_and_the_rest_when_it_has_passed() {
     assert!(first.iter().all(|repo| !waited_longest.contains(repo)));
 }
 
+/// What a fetch asks for beyond the usual counts like further fetches.
+#[test]
+fn a_fetch_of_many_requests_counts_as_many() {
+    let mut field = Field::new();
+    let many = Server {
+        requests: 13,
+        ..Server::with(&[]).after(MS)
+    };
+    for n in 0..30 {
+        let name = format!("hub/{n}");
+        field.server(&name, many.clone());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(SECOND);
+    assert_eq!(field.asked.len(), 7, "three times eleven are too many");
+    field.pass_to(61 * SECOND);
+    assert_eq!(field.asked.len(), 7);
+    field.pass_to(62 * SECOND);
+    assert!(field.asked.len() > 7);
+}
+
+/// A fetch that never reached its server does not count.
+#[test]
+fn what_was_not_asked_does_not_count() {
+    let mut field = Field::new();
+    let full = Server {
+        requests: 0,
+        ..Server::ends(FetchEnd::Full).after(MS)
+    };
+    field.server("hub", full);
+    hold_many(&mut field, 0..40, &["hub"]);
+    field.pass_to(SECOND);
+    assert_eq!(field.asked.len(), 40);
+}
+
 /// G9: `github.com:10,60`.
 #[test]
 fn limits_may_be_set_for_each_domain() {

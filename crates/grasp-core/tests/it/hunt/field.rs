@@ -76,6 +76,10 @@ pub struct Server {
     /// Its pack begins to come at once, and then each part after so long.
     pub flows: Option<Duration>,
     pub end: FetchEnd,
+    /// Over the web, for one fetch.
+    pub requests: u32,
+    /// So many objects are answered at a time.
+    pub answers: usize,
 }
 
 impl Server {
@@ -85,6 +89,8 @@ impl Server {
             takes: 100 * MS,
             flows: None,
             end: FetchEnd::Answered,
+            requests: 3,
+            answers: usize::MAX,
         }
     }
 
@@ -116,13 +122,15 @@ impl Server {
 
     fn answer(&self, ask: &FetchAsk) -> Fetched {
         let has = |id: &ObjectId| self.has.contains(id);
-        let (got, lacking) = ask.wants.iter().copied().partition(has);
+        let wants = ask.wants.iter().copied().take(self.answers);
+        let (got, lacking) = wants.partition(has);
         let answered = self.end == FetchEnd::Answered;
         let said = |ids: Vec<ObjectId>| if answered { ids } else { Vec::new() };
         Fetched {
             got: said(got),
             lacking: said(lacking),
             bytes: 1_000,
+            requests: self.requests,
             end: self.end,
         }
     }
@@ -344,6 +352,11 @@ impl Field {
         let lately = self.asked.iter().rev();
         let lately = lately.take_while(|asked| self.now - asked.at <= MINUTE);
         let lately = lately.filter(|asked| asked.ask.url.domain() == domain);
+        let reaches = |asked: &&Asked| {
+            let server = self.servers.get(&asked.ask.url);
+            server.is_none_or(|server| server.requests > 0)
+        };
+        let lately = lately.filter(reaches);
         assert!(lately.count() <= limits.per_minute as usize, "{domain}");
     }
 

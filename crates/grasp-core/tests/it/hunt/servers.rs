@@ -77,6 +77,25 @@ fn many_objects_are_asked_for_in_several_requests() {
     assert!(field.released_at(1).is_some());
 }
 
+/// A fetch that has too much to ask answers a part of it: the rest is asked for next.
+#[test]
+fn what_a_server_was_not_asked_for_is_asked_for_next() {
+    let mut field = Field::new();
+    let few = Server {
+        answers: 8,
+        requests: 10,
+        ..Server::with(&[19])
+    };
+    field.server("one", few);
+    for n in 0..20 {
+        field.hold_tip(&repo(1), n, &["one"], Source::Synced);
+    }
+    field.pass_to(SECOND);
+    let wants: Vec<usize> = field.asked.iter().map(|at| at.ask.wants.len()).collect();
+    assert_eq!(wants, [20, 12, 4]);
+    assert_eq!(field.released_at(19), Some(800));
+}
+
 /// Who had the data of a repository the last time is asked first the next time.
 #[test]
 fn who_had_the_last_data_is_asked_first() {
@@ -190,6 +209,7 @@ fn a_stopped_fetch_ends_after_its_repository_came_back() {
         got: vec![object(1)],
         lacking: Vec::new(),
         bytes: 1,
+        requests: 1,
         end: FetchEnd::Stopped,
     };
     field.fetched(no, &late);
