@@ -37,6 +37,8 @@ struct Place {
     repo: RepoId,
     /// It has the commit.
     present: bool,
+    /// It has that object, which need not be a commit.
+    here: bool,
     /// It came from another repository just now.
     shared: bool,
     set: bool,
@@ -58,6 +60,7 @@ impl Core {
         let place = |repo: &RepoId| Place {
             repo: repo.clone(),
             present: false,
+            here: false,
             shared: false,
             set: false,
         };
@@ -173,9 +176,9 @@ impl Core {
 
     /// What need not be looked for elsewhere.
     fn note_landed(&mut self, id: &EventId, landing: &Landing) {
-        let present = landing.repos.iter().filter(|place| place.present);
+        let here = landing.repos.iter().filter(|place| place.here);
         if let Some(held) = self.purgatory.get_mut(id) {
-            held.landed_in = present.map(|place| place.repo.clone()).collect();
+            held.landed_in = here.map(|place| place.repo.clone()).collect();
         }
         self.go_on_expecting(id);
     }
@@ -292,6 +295,8 @@ impl Core {
                 self.land(id, facts);
             } else if let Some(held) = self.purgatory.get_mut(id) {
                 held.landed_in.retain(|landed| *landed != repo);
+                // A file or a tag never lands, and need not be looked for either.
+                held.landed_in.extend(kind.map(|_| repo.clone()));
             }
         }
     }
@@ -325,9 +330,11 @@ impl Place {
         match (step, outcome) {
             (Step::Probing, Ok(GitDone::Probed(kinds))) => {
                 self.present = kinds == [Some(ObjectKind::Commit)];
+                self.here = matches!(*kinds, [Some(_)]);
             }
             (Step::Sharing, Ok(_)) => {
                 self.present = true;
+                self.here = true;
                 self.shared = true;
             }
             (Step::Setting, Ok(_)) => self.set = true,

@@ -22,7 +22,7 @@ pub struct Held {
     pub missing: Option<Arc<[ObjectId]>>,
     /// Git servers that a pull request names, once they were read. As long as the event at most.
     pub servers: Option<Arc<[CloneUrl]>>,
-    /// Repositories that had the commit of a pull request when somebody looked last.
+    /// Repositories that had what a pull request says is its commit when somebody looked last.
     pub landed_in: Vec<RepoId>,
 }
 
