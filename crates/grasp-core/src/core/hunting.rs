@@ -80,8 +80,19 @@ impl Core {
     /// A start: what was held is looked for as if it had just come from elsewhere.
     pub(super) fn expect_held_data(&mut self) {
         let held: Vec<EventId> = self.purgatory.iter().map(|held| held.event.id).collect();
+        if !held.is_empty() {
+            self.hunt.begin_slowly(self.now.mono);
+        }
         for id in held {
             self.expect_data(&id, Source::Synced);
+        }
+    }
+
+    /// There is room again for repositories that were too many.
+    fn expect_refused_data(&mut self) {
+        let held: Vec<EventId> = self.purgatory.iter().map(|held| held.event.id).collect();
+        for id in held {
+            self.go_on_expecting(&id);
         }
     }
 
@@ -173,6 +184,9 @@ impl Core {
         for repo in changed {
             let (hunt, grounds) = self.hunt_with_grounds(facts);
             hunt.on_change(&repo, now, &grounds);
+        }
+        if self.hunt.take_room() {
+            self.expect_refused_data();
         }
         while let Some(order) = self.hunt.poll_order() {
             self.effects.push_back(match order {

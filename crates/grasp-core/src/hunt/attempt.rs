@@ -46,6 +46,8 @@ pub struct Quarry {
     pub places: Vec<(Domain, Place)>,
     /// What came since the attempt began; it need not be asked for while it is being looked at.
     pub found: BTreeSet<ObjectId>,
+    /// Objects that were fetched since its data is looked for.
+    pub came: usize,
     /// Events that waited and objects that were missing when somebody looked last.
     pub events: u32,
     pub missing: u32,
@@ -182,6 +184,7 @@ impl Quarry {
             flights: Vec::new(),
             places: Vec::new(),
             found: BTreeSet::new(),
+            came: 0,
             events: 0,
             missing: 0,
         }

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One failure is chance; from the second in a row a domain rests.
 const ILL: u32 = 2;
 
+/// What was asked before a start is past after it.
+const A_MINUTE: Duration = Duration::from_secs(61);
 /// Repositories of so many people that are of no use speak against the server.
 const SPOILED: usize = 4;
 
@@ -68,10 +70,14 @@ pub enum Turned {
 }
 
 impl DomainState {
-    fn new(domain: &Domain, limits: &HuntLimits) -> Self {
+    fn new(domain: &Domain, started: Option<Mono>, limits: &HuntLimits) -> Self {
         let own = limits.domains.get(domain).copied();
+        let throttle = DomainThrottle::new(own.unwrap_or(limits.domain));
         Self {
-            throttle: DomainThrottle::new(own.unwrap_or(limits.domain)),
+            throttle: match started {
+                Some(at) => throttle.used(at),
+                None => throttle,
+            },
             failures: 0,
             rest: None,
             spoiled: BTreeSet::new(),
@@ -252,6 +258,8 @@ fn owner(url: &CloneUrl) -> &str {
 #[derive(Debug, Default)]
 pub struct Domains {
     known: FxHashMap<Domain, DomainState>,
+    /// When we were started, if somebody was asked before.
+    started: Option<Mono>,
     wakes: BTreeSet<(Mono, Domain)>,
 }
 
@@ -283,7 +291,12 @@ impl Domains {
             return None;
         }
         let state = self.known.entry(domain.clone());
-        Some(state.or_insert_with(|| DomainState::new(domain, limits)))
+        let started = self.started.filter(|at| *at + A_MINUTE > now);
+        Some(state.or_insert_with(|| DomainState::new(domain, started, limits)))
+    }
+
+    pub fn begin_slowly(&mut self, now: Mono) {
+        self.started = Some(now);
     }
 
     /// Those that are well are forgotten first. None whose minute still runs.
@@ -347,7 +360,7 @@ mod tests {
     }
 
     fn state() -> DomainState {
-        DomainState::new(&domain("a.example"), &HuntLimits::default())
+        DomainState::new(&domain("a.example"), None, &HuntLimits::default())
     }
 
     fn url() -> CloneUrl {

@@ -65,8 +65,10 @@ impl Hunt {
             return;
         };
         quarry.flights.retain(|at| *at != no);
-        let wanted = |id: &&_| flight.wants.binary_search(id).is_ok();
+        let wanted = |id: &&_| flight.wants(id);
+        let before = quarry.found.len();
         quarry.found.extend(fetched.got.iter().filter(wanted));
+        quarry.came += quarry.found.len() - before;
         let is_full = fetched.end == FetchEnd::Full;
         let server = quarry.server_mut(&flight.url);
         let server = server.filter(|server| server.ask == Ask::Asked(no));

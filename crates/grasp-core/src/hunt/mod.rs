@@ -133,7 +133,6 @@ impl Hunt {
         match self.queue.expect(repo, now + delay, now, most) {
             Expected::New => {
                 let repo = repo.clone();
-                self.crowded = false;
                 self.notes.push_back(HuntNote::Expected { repo, delay });
             }
             Expected::Refused if !self.crowded => {
@@ -142,6 +141,20 @@ impl Hunt {
             }
             Expected::Known | Expected::Refused => {}
         }
+    }
+
+    /// Some were refused because there were too many, and now there is room again: whoever waits
+    /// is to be expected once more.
+    pub fn take_room(&mut self) -> bool {
+        let enough = self.limits.repositories / 4 * 3;
+        let room = self.crowded && self.queue.len() <= enough;
+        self.crowded &= !room;
+        room
+    }
+
+    /// After a start: whoever was asked shortly before it is not asked as much again at once.
+    pub fn begin_slowly(&mut self, now: Mono) {
+        self.domains.begin_slowly(now);
     }
 
     /// Data of this repository is looked for.
@@ -265,8 +278,9 @@ impl Hunt {
         for (domain, place) in quarry.places {
             self.vacate(&domain, place);
         }
-        quarry.flights.into_iter().for_each(|no| self.stop(no));
-        let repo = repo.clone();
-        self.notes.push_back(HuntNote::Over { repo });
+        let flights = quarry.flights.into_iter();
+        flights.for_each(|no| self.stop(no));
+        let (repo, came) = (repo.clone(), quarry.came);
+        self.notes.push_back(HuntNote::Over { repo, came });
     }
 }

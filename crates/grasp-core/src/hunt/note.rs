@@ -34,8 +34,9 @@ pub enum HuntNote {
         objects: usize,
         retry: Duration,
     },
-    /// Nothing waits for data of this repository any more: it came, or nobody wants it.
-    Over { repo: RepoId },
+    /// Nothing waits for data of this repository any more: so many
+    /// objects were fetched, the others came another way, or nobody wants them.
+    Over { repo: RepoId, came: usize },
     /// A domain has no room for us, or rests: repositories wait for it from now on.
     Throttled { domain: Domain },
     /// It is left alone for so long.

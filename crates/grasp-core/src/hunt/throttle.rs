@@ -36,6 +36,16 @@ impl DomainThrottle {
         }
     }
 
+    /// As if most of this minute were used up: no more is left than is asked at once. What was
+    /// asked before a start is not known, and a restart must not ask as much again.
+    pub fn used(mut self, at: Mono) -> Self {
+        let left = self.limits.concurrent.min(self.limits.per_minute);
+        for _ in left..self.limits.per_minute {
+            self.count(at);
+        }
+        self
+    }
+
     pub fn limits(&self) -> DomainLimits {
         self.limits
     }

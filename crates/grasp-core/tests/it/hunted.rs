@@ -150,6 +150,41 @@ fn a_pull_request_is_looked_for_where_it_says_and_put_in_every_repository_that_i
     }
 }
 
+/// A pull request may say that its commit is something else, which is here.
+#[test]
+fn what_is_here_and_no_commit_is_not_looked_for() {
+    let mut scene = Scene::new();
+    announced(&mut scene, &[ONE]);
+    let tag = forge::tag_object(2);
+    let both = [(MAIN, forge::commit(1)), (V1, tag)];
+    let first = state(&scene, ALICE, &both);
+    scene.sync(&first);
+    scene.pass(MOMENT);
+    scene.fetched(ONE, &[forge::commit(1), tag]);
+    let request = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tag.to_string());
+    assert_eq!(scene.sync(&request), Answer::Held);
+    scene.pass(MINUTE);
+    assert!(scene.fetches.is_empty() && scene.holds(&request));
+}
+
+/// What found no room in the hunt is looked for when there is room again.
+#[test]
+fn repositories_that_were_too_many_have_their_turn() {
+    let mut scene = Scene::new();
+    scene.policy.limits.hunt.repositories = 1;
+    scene.restart();
+    announced(&mut scene, &[ONE]);
+    let bobs = forge::announcement_with_clones(&tool(BOB), scene.unix(), &[], &[TWO]);
+    assert_eq!(scene.sync(&bobs), Answer::Held);
+    scene.sync(&state(&scene, ALICE, &[(MAIN, forge::commit(1))]));
+    scene.sync(&state(&scene, BOB, &[(MAIN, forge::commit(2))]));
+    scene.pass(MINUTE);
+    assert_eq!(scene.asked_of(), [ONE]);
+    scene.fetched(ONE, &[forge::commit(1)]);
+    scene.pass(MOMENT);
+    assert_eq!(scene.asked_of(), [TWO]);
+}
+
 /// Strangers with many pull requests are in nobody's way.
 #[test]
 fn of_many_pull_requests_some_of_every_author_are_looked_for() {

@@ -107,9 +107,10 @@ impl HuntNotes {
                     "Sync incomplete - applying backoff"
                 );
             }
-            HuntNote::Over { repo } => {
+            HuntNote::Over { repo, came } => {
                 if self.may_tell(Matter::End, None, now) {
-                    tracing::info!(%repo, "removed from sync queue: nothing waits for its data");
+                    let fetched = came;
+                    tracing::info!(%repo, fetched, "removed from sync queue: nothing waits for its data");
                 }
             }
             HuntNote::Throttled { domain } => {
@@ -292,7 +293,7 @@ mod tests {
             },
             HuntNote::Healed { domain },
             fetched("a.example", FetchEnd::Answered),
-            HuntNote::Over { repo },
+            HuntNote::Over { repo, came: 3 },
             HuntNote::DiskLow { pause: seconds(60) },
             HuntNote::TooMany,
         ];

@@ -295,3 +295,21 @@ fn who_waits_for_a_resting_server_is_asked_for_when_it_wakes() {
     field.pass_to(MINUTE);
     assert_eq!(field.released_at(1), Some(50_600));
 }
+
+/// Nobody is asked thirty times before a restart and thirty times after it.
+#[test]
+fn a_restart_begins_slowly() {
+    let mut field = Field::new();
+    field.hunt.begin_slowly(field.clock());
+    field.server("hub", Server::with(&[]).after(Duration::ZERO));
+    hold_many(&mut field, 0..40, &["hub"]);
+    field.pass_to(60 * SECOND);
+    assert_eq!(field.asked.len(), 5);
+    field.pass_to(61_400 * MS);
+    assert_eq!(field.asked.len(), 30);
+    field.server("late", Server::with(&[]).after(Duration::ZERO));
+    hold_many(&mut field, 100..140, &["late"]);
+    field.pass(SECOND);
+    let late = field.asked_at().into_iter();
+    assert_eq!(late.filter(|(_, host)| host == "late").count(), 30);
+}

@@ -153,6 +153,21 @@ fn an_event_during_an_attempt_joins_it() {
     assert_eq!(field.released_at(2), Some(4_500));
 }
 
+/// The last word tells whether the hunt was of use.
+#[test]
+fn the_end_says_what_came() {
+    let mut field = Field::new();
+    field.server("one", Server::with(&[1, 2]));
+    field.hold_all(&repo(1), 1, &[1, 2, 3], &["one"], Source::Synced);
+    field.pass(5 * SECOND);
+    field.expire(&repo(1));
+    let over = HuntNote::Over {
+        repo: repo(1),
+        came: 2,
+    };
+    assert_eq!(field.notes.last(), Some(&over));
+}
+
 /// G8: everybody is told how it stands.
 #[test]
 fn what_happens_is_noted() {
@@ -178,7 +193,13 @@ fn what_happens_is_noted() {
         retry: 20 * SECOND,
     };
     assert_eq!(notes[3], incomplete);
-    assert_eq!(notes[4..], [HuntNote::Over { repo: repo(1) }]);
+    assert_eq!(
+        notes[4..],
+        [HuntNote::Over {
+            repo: repo(1),
+            came: 0
+        }]
+    );
 }
 
 /// G12: nothing is remembered that a restart would need.
