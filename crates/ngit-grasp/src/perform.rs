@@ -135,7 +135,7 @@ impl Performer {
     }
 
     fn hunted(&mut self, note: HuntNote) {
-        if let HuntNote::Over { repo } = &note {
+        if let HuntNote::Over { repo, .. } = &note {
             self.fetcher.leave(repo.clone());
         }
         self.hunt_notes.take(note, Instant::now());
