@@ -36,12 +36,15 @@ pub struct Gathered {
     news: Vec<News>,
     first: Option<Mono>,
     last: Mono,
+    /// A repository left: it may come back at once, and must then be found new.
+    leaving: bool,
 }
 
 impl Gathered {
     pub fn add(&mut self, news: News, now: Mono) {
         self.first.get_or_insert(now);
         self.last = now;
+        self.leaving |= matches!(news, News::Gone(_));
         self.news.push(news);
     }
 
@@ -58,12 +61,18 @@ impl Gathered {
         }
     }
 
+    /// Not to be gathered any longer: somebody leaves.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
     pub fn is_empty(&self) -> bool {
         self.news.is_empty()
     }
 
     pub fn take(&mut self) -> Vec<News> {
         self.first = None;
+        self.leaving = false;
         std::mem::take(&mut self.news)
     }
 }

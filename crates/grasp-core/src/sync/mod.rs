@@ -259,6 +259,9 @@ impl Sync {
         while let Some((arrival, outcome)) = self.judged.pop_front() {
             self.on_judged(&arrival, outcome, now);
         }
+        if self.gathered.is_leaving() {
+            self.act_on_news(now);
+        }
         loop {
             while let Some(relay) = self.again.pop_first() {
                 self.work(relay, now, here);

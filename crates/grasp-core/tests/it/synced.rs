@@ -120,3 +120,34 @@ fn an_update_that_came_before_the_repository_of_its_pull_request_is_taken_then()
     served(&mut scene, ALICE, &[]);
     assert_eq!(scene.sync(&update), Answer::Held);
 }
+
+#[test]
+fn a_repository_that_left_and_came_back_at_once_keeps_its_issues() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let issue = forge::about(CAROL, 1621, scene.unix(), "a", &address);
+    scene.publish(&issue);
+    scene.pass(MINUTE);
+    scene.publish(&forge::deletion(ALICE, scene.unix(), "a", &address));
+    scene.publish(&forge::announcement(
+        &tool(ALICE),
+        scene.unix() + 1,
+        true,
+        &[],
+    ));
+    scene.publish(&state_at(
+        ALICE,
+        scene.unix() + 1,
+        &[(MAIN, forge::commit(1))],
+    ));
+    if scene.refs(&tool(ALICE)).is_empty() {
+        let push = scene.push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))]);
+        assert_eq!(push, Ok(()));
+    }
+    scene.pass(MINUTE);
+    let repos = &scene.core.sync().targets().repos;
+    let needs = repos.find(&tool(ALICE)).and_then(|ix| repos.get(ix));
+    let root = repos.find_root(&issue.id).expect("watched");
+    assert!(needs.is_some_and(|needs| needs.roots.contains(root.0)));
+}
