@@ -5,7 +5,7 @@ use super::items::Items;
 use super::link::Link;
 use super::peer::Peer;
 use super::session::Session;
-use super::{Sync, Timer};
+use super::{Phase, Sync, Timer};
 use crate::ticket::RelayNo;
 
 impl Sync {
@@ -42,7 +42,7 @@ impl Sync {
             return Err(format!("{relay:?} is nobody's"));
         };
         let reminded = self.agenda.has(Timer::Link(relay));
-        if !reminded && !known.is_empty() && !self.stopping {
+        if !reminded && !known.is_empty() && self.phase != Phase::Stopping {
             return Err(format!("{} is never looked at again", known.url));
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Sync {
         let idle = !waits;
         let work = !session.batches.is_empty() || !known.missing().is_empty();
         let elsewhere = known.missing().overlaps(&self.leading) || !self.downloads.is_empty();
-        if idle && work && !pauses && !elsewhere && !self.stopping {
+        if idle && work && !pauses && !elsewhere && self.phase != Phase::Stopping {
             return Err(format!(
                 "nothing is asked of {url} though something is missing: {:?}, {:?}, {:?}",
                 known.missing(),

@@ -102,6 +102,14 @@ pub enum SyncEffect {
     Recall(EventId),
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// What was known before is being heard; nobody is asked yet.
+    Restoring,
+    Running,
+    Stopping,
+}
+
 /// The part of the core that keeps us in step with other relays. Called like the core itself:
 /// handle what happens, then take the effects; call again when the next deadline has passed.
 #[derive(Debug)]
@@ -137,7 +145,7 @@ pub struct Sync {
     latest: Option<Seq>,
     restored: Restored,
     totals: BySource,
-    stopping: bool,
+    phase: Phase,
     effects: VecDeque<SyncEffect>,
 }
 
@@ -169,7 +177,7 @@ impl Sync {
             latest: None,
             restored: Restored::default(),
             totals: BySource::default(),
-            stopping: false,
+            phase: Phase::Restoring,
             effects: VecDeque::new(),
         }
     }
@@ -187,6 +195,7 @@ impl Sync {
         }
         self.targets.take_changed();
         self.recollect(now);
+        self.phase = Phase::Running;
         self.agenda
             .add(now.mono + self.limits.empty_check, Timer::Empty);
     }
@@ -253,7 +262,7 @@ impl Sync {
     /// After everything that happens: events that were judged, and relays that there is something
     /// to begin with.
     pub fn turn(&mut self, now: Now, here: &dyn Here) {
-        if !self.is_on() {
+        if self.phase != Phase::Running {
             return;
         }
         while let Some((arrival, outcome)) = self.judged.pop_front() {
@@ -295,7 +304,7 @@ impl Sync {
             peer.dirty = true;
         }
         self.save(now);
-        self.stopping = true;
+        self.phase = Phase::Stopping;
         self.agenda.clear();
         let lines = self.peers.iter();
         let lines = lines.filter_map(|(relay, peer)| Some((*relay, peer.link.conn()?)));
@@ -325,7 +334,7 @@ impl Sync {
     }
 
     fn is_on(&self) -> bool {
-        self.limits.enabled && !self.stopping
+        self.limits.enabled && self.phase != Phase::Stopping
     }
 
     /// History is on its way, and may bring more news.

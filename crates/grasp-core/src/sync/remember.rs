@@ -12,7 +12,7 @@ use super::items::Items;
 use super::link::{Link, Why};
 use super::memory::{Dismissed, RelayMemory};
 use super::peer::Peer;
-use super::{Sync, SyncEffect, Timer};
+use super::{Phase, Sync, SyncEffect, Timer};
 use crate::clock::Now;
 use crate::facts::Seq;
 use crate::id::EventId;
@@ -188,7 +188,7 @@ impl Sync {
             self.effects
                 .push_back(SyncEffect::Remember(Arc::new(memory)));
         }
-        if self.peers.values().any(|peer| peer.link.is_up()) && !self.stopping {
+        if self.peers.values().any(|peer| peer.link.is_up()) && self.phase != Phase::Stopping {
             self.agenda.add(now.mono + SAVE, Timer::Save);
         }
     }
