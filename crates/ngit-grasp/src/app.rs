@@ -117,6 +117,8 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         watching.clone(),
     ));
     let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
+    let kept_tidy = Arc::clone(&repositories);
+    let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
     let git = Arc::new(GitSite::new(
         &config,
         repositories,
@@ -137,8 +139,10 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     stop_signal.received().await;
     tracing::info!("stopping: no new connections, answers on their way are sent");
     server.finish(&phase, CLOSE_CONNECTIONS).await;
-    measuring.abort();
-    let _ = measuring.await;
+    for task in [measuring, repacking] {
+        task.abort();
+        let _ = task.await;
+    }
     let ended = tokio::task::spawn_blocking(move || engine.stop());
     if !matches!(tokio::time::timeout(LAST_COMMIT, ended).await, Ok(Ok(()))) {
         tracing::error!("the engine did not end in order");

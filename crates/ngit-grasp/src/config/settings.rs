@@ -202,7 +202,8 @@ settings! {
         /// is fetched from other servers.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
-        /// Fetches and pushes worked on at once; more are told to come back.
+        /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
+        /// pushes.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 
         /// Fetches and pushes of one repository worked on at once.

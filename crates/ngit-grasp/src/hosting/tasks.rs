@@ -25,6 +25,7 @@ impl Repositories {
             }
             GitTask::Share { from } => {
                 share(&self.open(from)?, &self.open(repo)?)?;
+                self.look_after(repo);
             }
             GitTask::Apply(targets) => apply(&self.open(repo)?, targets)?,
             GitTask::SetTips(tips) => self.open(repo)?.edit_refs(|refs| {
