@@ -66,7 +66,7 @@ pub enum Effect {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
-    /// Refs were not those of the applied state.
+    /// Refs or HEAD were not those of the applied state.
     RefsSetBack,
     /// Refs had no authoriser, or pointed at objects that are gone.
     RefsDropped,

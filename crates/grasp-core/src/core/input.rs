@@ -9,6 +9,7 @@ use crate::facts::{Seq, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind, Refs};
 use crate::hunt::io::Fetched;
 use crate::id::EventId;
+use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 use crate::push::Command;
 use crate::sync::io::FromRelay;
@@ -103,9 +104,9 @@ pub enum GitDone {
     Done,
     /// The kind of each object asked for, `None` for those that are not there.
     Probed(Vec<Option<ObjectKind>>),
-    /// What the refs are.
+    /// What heads, tags and HEAD are, and tips of pull requests.
     Refs {
-        refs: Refs,
+        found: Targets,
         tips: Vec<(EventId, ObjectId)>,
     },
 }

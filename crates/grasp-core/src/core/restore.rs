@@ -200,10 +200,10 @@ impl Core {
     ) {
         self.checking.remove(repo);
         match outcome {
-            Ok(GitDone::Refs { refs, tips }) => {
-                self.drop_unsigned(repo, &refs, facts);
+            Ok(GitDone::Refs { found, tips }) => {
+                self.drop_unsigned(repo, &found.refs, facts);
                 self.check_tips(repo, tips, facts);
-                self.verify(repo, refs, facts);
+                self.verify(repo, found, facts);
             }
             // One damaged repository never stops the others.
             _ => self.retry_later(Again::Check(repo.clone())),
