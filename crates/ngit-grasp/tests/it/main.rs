@@ -15,6 +15,7 @@ mod differential;
 mod doctor;
 mod documents;
 mod fetch;
+mod git_clients;
 mod git_crash;
 mod git_limits;
 mod git_load;
