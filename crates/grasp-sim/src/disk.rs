@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::nip34::{self, PullRequest, Rank, Target, targets};
+use grasp_core::nip34::{self, PULL_REQUEST_UPDATE, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
     Change, Event, EventId, Facts, Filter, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome,
@@ -271,6 +271,15 @@ impl Facts for Disk {
         let all = self.stored.values();
         all.filter(|event| kinds.contains(&event.kind))
             .filter(|event| named(event) || root_named(event))
+            .cloned()
+            .collect()
+    }
+
+    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
+        let target = Target::Event(*pull_request);
+        let all = self.stored.values();
+        all.filter(|event| event.kind == PULL_REQUEST_UPDATE)
+            .filter(|event| targets(event).any(|named| named == target))
             .cloned()
             .collect()
     }
