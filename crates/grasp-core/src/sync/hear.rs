@@ -112,6 +112,7 @@ impl Sync {
 
     /// It is here, or need not be: whoever waits for it waits no longer.
     pub(super) fn came(&mut self, id: &EventId, now: Now) {
+        self.sought.remove(id);
         for batch in self.downloads.came(id) {
             self.try_finish(batch, now);
         }
@@ -299,6 +300,7 @@ impl Sync {
         for batch in ended {
             self.try_finish(batch, now);
         }
+        self.after_vain();
         self.again.extend(self.downloads.relays());
     }
 

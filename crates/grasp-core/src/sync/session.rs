@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::batch::Batch;
 use super::capabilities::Capabilities;
 use super::downloads::BatchNo;
-use super::io::Fault;
+use super::io::{Complaint, Fault};
 use super::items::Items;
 use super::subs::{Purpose, Sub, Subs};
 use crate::clock::{Mono, Timestamp};
@@ -233,10 +233,15 @@ impl Session {
         })
     }
 
-    /// The request that an answer without a name is for.
-    pub fn newest_unanswered(&self) -> Option<SubNo> {
-        let mut busy = self.subs.busy().rev();
-        busy.find(|(_, sub)| sub.sent.is_none()).map(|(no, _)| no)
+    /// The request that a refusal without a name is for: the newest, or the one with the most
+    /// filters if they are too many.
+    pub fn refused_by(&self, why: Complaint) -> Option<SubNo> {
+        let unanswered = self.subs.busy().filter(|(_, sub)| sub.sent.is_none());
+        let refused = match why {
+            Complaint::TooManyFilters => unanswered.max_by_key(|(_, sub)| sub.filters()),
+            _ => unanswered.last(),
+        };
+        refused.map(|(no, _)| no)
     }
 
     /// What is on its way for these may have passed something by: it is asked for again.

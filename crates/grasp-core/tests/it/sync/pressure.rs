@@ -142,6 +142,24 @@ fn a_notice_without_a_name_means_the_newest_request() {
 }
 
 #[test]
+fn too_many_filters_are_those_of_the_widest_request() {
+    let mut peers = Peers::connected(ONE);
+    let asked = peers.subscribed(ONE);
+    let widest = asked.iter().max_by_key(|(_, filters)| filters.len());
+    let (watch, filters) = widest.expect("a watch").clone();
+    assert!(filters.len() > 1);
+    peers.say(ONE, FromRelay::Notice(Complaint::TooManyFilters));
+    let ended = peers.asked(ONE);
+    assert!(ended.contains(&ToRelay::Unsubscribe(watch)), "{ended:?}");
+    assert!(
+        !ended
+            .iter()
+            .any(|what| matches!(what, ToRelay::EndReconcile(_))),
+        "a comparison has one filter"
+    );
+}
+
+#[test]
 fn who_we_are_is_shown_only_when_it_is_asked_for_and_once() {
     let mut peers = Peers::connected(ONE);
     peers.say(ONE, FromRelay::Challenge("abc".to_owned()));
