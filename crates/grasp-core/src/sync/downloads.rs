@@ -273,6 +273,13 @@ impl Downloads {
         }
     }
 
+    /// This relay said that it has it.
+    pub fn is_named_by(&self, relay: RelayNo, id: &EventId) -> bool {
+        let waiting = self.wants.get(id).map(|want| &want.waiting);
+        let mut batches = waiting.into_iter().flatten();
+        batches.any(|(batch, of)| *batch != NOBODY && *of == relay)
+    }
+
     /// The batches that wait for it.
     pub fn waiting(&self, id: &EventId) -> impl Iterator<Item = BatchNo> {
         let want = self.wants.get(id);

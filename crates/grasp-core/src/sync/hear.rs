@@ -4,7 +4,7 @@ use super::batch::{How, Step};
 use super::capabilities::{Capabilities, Reconciles};
 use super::compared::Compared;
 use super::downloads::BatchNo;
-use super::io::{Complaint, FromRelay, ToRelay};
+use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
 use super::session::Auth;
@@ -291,8 +291,13 @@ impl Sync {
             // It may have cut its answer.
             return self.downloads.put_off(relay, missing);
         }
+        let mut missed = missing.iter();
+        let hollow = missed.any(|id| self.downloads.is_named_by(relay, id));
         let ended = self.downloads.missed(relay, &missing);
         self.after_downloads(ended, now);
+        if hollow {
+            self.on_bad(relay, None, Fault::Hollow, now);
+        }
     }
 
     /// Batches that wait for nothing more, and relays that are asked in place of others.

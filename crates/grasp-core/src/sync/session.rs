@@ -259,7 +259,7 @@ impl Session {
     /// True for the first of its kind.
     pub fn note_fault(&mut self, fault: Fault) -> bool {
         self.faults += match fault {
-            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription => 1,
+            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription | Fault::Hollow => 1,
             Fault::WrongId | Fault::WrongSignature | Fault::TooLarge => 5,
             Fault::Flood => 20,
         };

@@ -2,7 +2,7 @@
 
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
 use grasp_core::sync::{Link, Note};
-use grasp_core::{EventId, Filter, SubNo};
+use grasp_core::{EventId, Filter, SubNo, SyncLimits};
 
 use super::peers::{MINUTE, Peers, SECOND, repo, root};
 
@@ -156,6 +156,41 @@ fn too_many_filters_are_those_of_the_widest_request() {
             .iter()
             .any(|what| matches!(what, ToRelay::EndReconcile(_))),
         "a comparison has one filter"
+    );
+}
+
+#[test]
+fn a_relay_that_names_what_it_does_not_have_is_left_in_the_end() {
+    let limits = SyncLimits {
+        fetch_ids: 1,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let named: Vec<EventId> = (0..150).map(|n| EventId([n; 32])).collect();
+    let mut asked = 0;
+    while peers.link(ONE).is_up() {
+        for what in peers.asked(ONE) {
+            match what {
+                ToRelay::Subscribe { sub, .. } => peers.eose(ONE, sub, 0),
+                ToRelay::Reconcile { sub, .. } => {
+                    peers.needs(ONE, sub, &named);
+                    peers.reconciled(ONE, sub);
+                }
+                _ => {}
+            }
+        }
+        asked += 1;
+        assert!(asked < 1_000, "it is asked without end");
+    }
+    let hollow =
+        |note: &&Note| matches!(note, Note::Misbehaved { fault, .. } if *fault == Fault::Hollow);
+    assert_eq!(
+        peers.notes.iter().filter(hollow).count(),
+        1,
+        "and it is said"
     );
 }
 
