@@ -8,8 +8,8 @@ use grasp_core::nip34::state::Targets;
 use grasp_core::nip34::{Announcement, PullRequest, State};
 use grasp_core::push::Decision;
 use grasp_core::{
-    Answer, Change, Core, Effect, Event, EventId, GitTask, Kind, Limits, PushId, RepoId, Service,
-    StoreOutcome, Ticket, Timestamp,
+    Answer, Change, Core, Effect, Event, EventId, GitDone, GitTask, Input, Job, Kind, Limits,
+    PushId, RepoId, Service, StoreOutcome, Ticket, Timestamp,
 };
 
 use crate::disk::Disk;
@@ -43,7 +43,13 @@ pub(crate) struct Checkers {
     pub(crate) outstanding: usize,
     pub(crate) sweeps: usize,
     pushes: BTreeMap<PushId, Pushing>,
+    probes: BTreeMap<Job, (RepoId, Arc<[ObjectId]>)>,
+    missing: Missing,
 }
+
+/// What git has said last of objects that were not there. Some may have come since, and the core
+/// not have heard of it.
+type Missing = BTreeMap<RepoId, BTreeSet<ObjectId>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pushing {
@@ -69,6 +75,26 @@ impl Checkers {
 
     pub(crate) fn taken(&mut self, push: PushId) {
         self.pushes.insert(push, Pushing::Taken);
+    }
+
+    /// Git's answer reaches the core.
+    pub(crate) fn heard(&mut self, input: &Input) {
+        let Input::Git { job, outcome } = input else {
+            return;
+        };
+        let Some((repo, objects)) = self.probes.remove(job) else {
+            return;
+        };
+        let missing = self.missing.entry(repo).or_default();
+        let Ok(GitDone::Probed(kinds)) = outcome else {
+            return;
+        };
+        for (id, kind) in objects.iter().zip(kinds) {
+            match kind {
+                Some(_) => missing.remove(id),
+                None => missing.insert(*id),
+            };
+        }
     }
 
     pub(crate) fn open_pushes(&self) -> usize {
@@ -108,10 +134,15 @@ impl Checkers {
             | Effect::Fetch { .. }
             | Effect::StopFetch(_)
             | Effect::Hunted(_) => {}
-            Effect::Git { repo, task, .. } => {
+            Effect::Git { job, repo, task } => {
                 self.outstanding += 1;
-                if let GitTask::Apply(targets) = task {
-                    is_authorised(repo, targets, view)?;
+                match task {
+                    GitTask::Apply(targets) => is_authorised(repo, targets, view, &self.missing)?,
+                    GitTask::Probe(objects) => {
+                        let asked = (repo.clone(), Arc::clone(objects));
+                        self.probes.insert(*job, asked);
+                    }
+                    _ => {}
                 }
             }
             Effect::Decide { push, decision } => self.decide(*push, decision)?,
@@ -182,7 +213,12 @@ impl Checkers {
 
 /// Refs move only to what a maintainer has signed, and to nothing that is not durable or about
 /// to be.
-fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<(), String> {
+fn is_authorised(
+    repo: &RepoId,
+    targets: &Targets,
+    view: &View<'_>,
+    missing: &Missing,
+) -> Result<(), String> {
     let registry = view.core.registry();
     if targets.refs.is_empty() && !view.disk.applied.contains_key(repo) {
         return Ok(());
@@ -190,7 +226,13 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     // What it had before is its own, whoever maintains it now.
     let applied = registry.applied(repo);
     let applied = applied.and_then(|rank| view.states.get(&rank.id));
-    if applied.is_some_and(|state| says(state, targets, repo, view)) {
+    let found = view.git.get(repo);
+    let missing = missing.get(repo);
+    let is_lost = |id: &ObjectId| {
+        found.is_none_or(|found| !found.objects.contains(id))
+            || missing.is_some_and(|missing| missing.contains(id))
+    };
+    if applied.is_some_and(|state| says(state, targets, is_lost)) {
         return Ok(());
     }
     let here = |id: &EventId| {
@@ -200,7 +242,7 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     };
     let signs = |state: &State| {
         state.identifier == repo.identifier
-            && says(state, targets, repo, view)
+            && says(state, targets, is_lost)
             && registry.is_maintainer(repo, &state.author)
             && here(&state.rank.id)
     };
@@ -212,9 +254,7 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
 }
 
 /// These are the refs of that state, without those whose objects are lost.
-fn says(state: &State, targets: &Targets, repo: &RepoId, view: &View<'_>) -> bool {
-    let found = view.git.get(repo);
-    let is_here = |id: &ObjectId| found.is_some_and(|found| found.objects.contains(id));
+fn says(state: &State, targets: &Targets, is_lost: impl Fn(&ObjectId) -> bool) -> bool {
     let Ok(signed) = &state.refs else {
         return false;
     };
