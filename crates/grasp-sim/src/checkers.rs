@@ -262,19 +262,20 @@ fn says(state: &State, targets: &Targets, is_lost: impl Fn(&ObjectId) -> bool) -
     let mut left_out = signed.refs.iter();
     **signed == *targets
         || set.all(|(name, id)| signed.refs.get(name) == Some(id))
-            && left_out.all(|(name, id)| targets.refs.contains_key(name) || !is_here(id))
+            && left_out.all(|(name, id)| targets.refs.contains_key(name) || is_lost(id))
 }
 
 /// Held events are within their bounds.
 pub(crate) fn quotas(core: &Core, limits: &Limits) -> Result<(), String> {
     let purgatory = core.purgatory();
-    let too_many = |held: &grasp_core::purgatory::Held| {
-        purgatory.of_author_count(&held.event.pubkey) > limits.held_per_key
+    let fits = |held: &grasp_core::purgatory::Held| {
+        let own = purgatory.waiting_of(&held.event.pubkey);
+        own.fits(limits.held_of_one())
     };
-    if purgatory.len() > limits.held_events
-        || purgatory.bytes() > limits.held_bytes
-        || purgatory.iter().any(too_many)
-    {
+    let all_fit = purgatory.waiting().fits(limits.held_of_all())
+        && purgatory.kept_in_mind().fits(limits.kept_in_mind())
+        && purgatory.iter().all(fits);
+    if !all_fit {
         return Err("purgatory is over its bounds".to_owned());
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::admit::{Needs, Origin, Refusal, Verdict};
 use crate::clock::{Mono, Timestamp};
 use crate::event::Event;
 use crate::facts::Facts;
-use crate::id::EventId;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::RepoId;
 use crate::purgatory::REMEMBERED;
 use crate::registry::Standing;
@@ -81,7 +81,7 @@ impl Core {
         let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Remembered);
         let until = self.now.unix.saturating_add(REMEMBERED);
-        self.purgatory.extend(id, until);
+        self.purgatory.remember(id, until);
         self.check_reach(repo, &reach, facts);
         self.forget_tips(repo);
         self.discard(Discard {
@@ -90,6 +90,17 @@ impl Core {
             unhold: None,
         });
         self.write_down(vec![*id]);
+        self.forget_oldest(&repo.owner, facts);
+    }
+
+    /// Too many are kept in mind: those that have been longest go as if their day were over.
+    fn forget_oldest(&mut self, author: &Pubkey, facts: &dyn Facts) {
+        while let Some(id) = self
+            .purgatory
+            .too_old_to_remember(author, &self.policy.limits)
+        {
+            self.expire_one(&id, facts);
+        }
     }
 
     /// Something is under way that may serve it.

@@ -12,7 +12,7 @@ use crate::facts::{Facts, StoreOutcome};
 use crate::hunt::Source;
 use crate::id::EventId;
 use crate::nip34::{Announcement, Identifier, Rank, RepoId, Target, targets};
-use crate::purgatory::{Durability, Held};
+use crate::purgatory::{Durability, Guest, Held};
 use crate::registry::Standing;
 use crate::ticket::{Job, Ticket};
 
@@ -32,14 +32,7 @@ impl Core {
         let Some(held) = self.purgatory.get_mut(id) else {
             return false;
         };
-        let remembered = match &held.needs {
-            Needs::Arrival(_) => return false,
-            Needs::State(announcement) => {
-                self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
-            }
-            _ => false,
-        };
-        if remembered {
+        if held.remembered || matches!(held.needs, Needs::Arrival(_)) {
             return false;
         }
         if held.durability == Durability::OnDisk && held.submitters.is_empty() {
@@ -64,7 +57,9 @@ impl Core {
     ) {
         let early = refusal.is_early();
         let known = self.purgatory.get(&event.id).is_some();
-        let room = known || self.purgatory.room_for(&event, &self.policy.limits).is_ok();
+        let limits = &self.policy.limits;
+        let room = self.purgatory.room_for(&event, Guest::Anybody, limits);
+        let room = known || room.is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
             let until = self.now.unix.saturating_add(self.policy.limits.held_for);
             let causes = causes(&event);
@@ -83,15 +78,17 @@ impl Core {
         if let Some(outcome) = facts.foresee(&event) {
             return self.answer(ticket, answer_of(outcome));
         }
-        let known = self.purgatory.get(&event.id).is_some();
-        if let Err(refusal) = self.purgatory.room_for(&event, &self.policy.limits)
-            && !known
+        let waits = |held: &Held| !held.remembered;
+        let (limits, guest) = (&self.policy.limits, self.guest(&event, &needs));
+        if let Err(refusal) = self.purgatory.room_for(&event, guest, limits)
+            && !self.purgatory.get(&event.id).is_some_and(waits)
         {
             return self.refuse(ticket, refusal);
         }
         let id = event.id;
-        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        let until = self.now.unix.saturating_add(limits.held_for);
         self.purgatory.insert(Arc::clone(&event), needs, until);
+        self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
         }
@@ -99,6 +96,27 @@ impl Core {
         self.meet_early_tips(&event, facts);
         self.pursue(&id, facts);
         self.look_again_after(&event, facts);
+    }
+
+    /// Whether its author maintains a served repository that it is about.
+    fn guest(&self, event: &Event, needs: &Needs) -> Guest {
+        let author = &event.pubkey;
+        let is_served = |repo: &RepoId| self.registry.hosting(repo) == Some(Standing::Served);
+        let own = match needs {
+            Needs::Refs(state) => {
+                let repos = self.registry.maintained_by(author, &state.identifier);
+                repos.iter().any(is_served)
+            }
+            Needs::Tip { repos, .. } => {
+                let mut repos = repos.iter().filter(|repo| is_served(repo));
+                repos.any(|repo| self.registry.is_maintainer(repo, author))
+            }
+            _ => false,
+        };
+        match own {
+            true => Guest::Maintainer,
+            false => Guest::Anybody,
+        }
     }
 
     /// Does for a held event what may bring it on.
@@ -153,16 +171,10 @@ impl Core {
             if held.durability == Durability::InMemory {
                 held.durability = Durability::Writing(job);
             }
-            let remembered = match &held.needs {
-                Needs::State(announcement) => {
-                    self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
-                }
-                _ => false,
-            };
             changes.push(Change::Hold {
                 event: Arc::clone(&held.event),
                 until: held.until,
-                remembered,
+                remembered: held.remembered,
             });
         }
         if !changes.is_empty() {

@@ -64,6 +64,9 @@ impl Core {
         let id = event.id;
         // What it waits for shows when everything is back.
         self.purgatory.insert(event, Needs::Nothing, until);
+        if remembered {
+            self.purgatory.remember(&id, until);
+        }
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.durability = Durability::OnDisk;
         }
