@@ -99,8 +99,9 @@ pub struct Core {
     purgatory: Purgatory,
     jobs: FxHashMap<Job, Errand>,
     next_job: u64,
-    /// One at a time for each identifier; those that must be looked at again wait beside.
-    settling: FxHashMap<Identifier, Settle>,
+    /// One at a time for repositories that hang together, by their identifier and the owner of the
+    /// first of them; those that must be looked at again wait beside.
+    settling: FxHashMap<Identifier, BTreeMap<Pubkey, Settle>>,
     settle_again: BTreeMap<Identifier, BTreeSet<RepoId>>,
     landing: FxHashMap<EventId, Landing>,
     pushes: FxHashMap<PushId, Push>,
@@ -137,8 +138,9 @@ pub struct Core {
 enum Errand {
     Created(RepoId),
     Discarded(Discard),
-    Settle(Identifier, usize),
-    Settled(Identifier),
+    /// Of the group that begins with this repository, the n-th.
+    Settle(RepoId, usize),
+    Settled(RepoId),
     Land(EventId, usize),
     Landed(Arc<Event>),
     LookedForTips(RepoId, Vec<EventId>),
@@ -402,7 +404,7 @@ impl Core {
         facts: &dyn Facts,
     ) {
         match self.jobs.remove(&job) {
-            Some(Errand::Settled(identifier)) => self.on_settled(&identifier, outcomes, facts),
+            Some(Errand::Settled(first)) => self.on_settled(&first, outcomes, facts),
             Some(Errand::Landed(event)) => self.on_landed(&event, outcomes, facts),
             Some(Errand::WrittenDown(ids)) => {
                 self.on_written_down(job, &ids, outcomes.is_ok(), facts);
@@ -428,9 +430,7 @@ impl Core {
                     self.retry_later(Again::SetTip(repo.clone(), id));
                 }
             }
-            Some(Errand::Settle(identifier, n)) => {
-                self.on_settle_step(&identifier, n, outcome, facts);
-            }
+            Some(Errand::Settle(first, n)) => self.on_settle_step(&first, n, outcome, facts),
             Some(Errand::LookedForTips(repo, ids)) => {
                 self.on_looked_for_tips(repo, &ids, outcome, facts);
             }

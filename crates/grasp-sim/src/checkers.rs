@@ -292,7 +292,7 @@ pub(crate) fn commit(
     let mut outcomes = outcomes.iter();
     for change in changes {
         match change {
-            Change::Applied { repo, rank } if before.get(repo) > Some(rank) => {
+            Change::Applied { repo, rank, .. } if before.get(repo) > Some(rank) => {
                 return Err(format!("{repo:?} goes back to {}", rank.id));
             }
             Change::Store(event) => {
@@ -337,6 +337,9 @@ fn is_complete(event: &Arc<Event>, view: &View<'_>, us: &Service) -> Result<(), 
     }
 }
 
+/// States of one author and identifier that are kept.
+const NEWEST_STATES: usize = 8;
+
 /// Held and acknowledged: still held, or served, or gone for a reason.
 pub(crate) fn nothing_is_lost(
     acknowledged: &BTreeMap<EventId, Arc<Event>>,
@@ -348,13 +351,15 @@ pub(crate) fn nothing_is_lost(
         let here = disk.held.contains_key(id) || disk.once_stored.contains_key(id);
         let gone = disk.foresee(event).is_some() || event.is_expired(now);
         let in_time = disk.once_held.get(id).is_some_and(|row| now < row.until);
-        let newer = |row: &&crate::disk::Row| {
-            event.kind == Kind::ANNOUNCEMENT
-                && row.event.address() == event.address()
+        let after = |row: &&crate::disk::Row| {
+            row.event.address() == event.address()
                 && grasp_core::nip34::Rank::of(&row.event) > grasp_core::nip34::Rank::of(event)
         };
+        let newer = |row: &&crate::disk::Row| event.kind == Kind::ANNOUNCEMENT && after(row);
         let replaced = disk.once_held.values().any(|row| newer(&row));
-        if !here && !gone && in_time && !replaced {
+        let outnumbered = event.kind == Kind::STATE
+            && disk.once_held.values().filter(after).count() >= NEWEST_STATES;
+        if !here && !gone && in_time && !replaced && !outnumbered {
             return Err(format!("{id} was acknowledged and is lost"));
         }
     }

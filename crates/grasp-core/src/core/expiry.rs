@@ -69,10 +69,13 @@ impl Core {
 
     /// A state that still waits for its push keeps the repository, as a late one would revive it.
     fn awaited_state(&self, repo: &RepoId) -> Option<Timestamp> {
-        let states = self.purgatory.states(&repo.identifier).into_iter();
-        let held = states.filter_map(|id| self.purgatory.get(&id));
-        let own = held.filter(|held| self.registry.is_maintainer(repo, &held.event.pubkey));
-        let until = own.map(|held| held.until).max();
+        let members = self.registry.maintainers(repo);
+        let states = members.iter().flat_map(|member| {
+            let of = RepoId::new(*member, repo.identifier.clone());
+            self.purgatory.states_of(&of)
+        });
+        let held = states.filter_map(|id| self.purgatory.get(id));
+        let until = held.map(|held| held.until).max();
         until.filter(|until| *until > self.now.unix)
     }
 
@@ -120,9 +123,9 @@ impl Core {
         let working = match self.purgatory.get(id).map(|held| &held.needs) {
             Some(Needs::State(announcement)) => {
                 let repo = &announcement.repo;
-                self.settling.contains_key(&repo.identifier) || self.creating.contains_key(repo)
+                self.is_settling(repo) || self.creating.contains_key(repo)
             }
-            Some(Needs::Refs(state)) => self.settling.contains_key(&state.identifier),
+            Some(Needs::Refs(state)) => self.is_settling_for(&state.author, &state.identifier),
             Some(Needs::Tip { .. }) => self.landing.contains_key(id),
             _ => false,
         };

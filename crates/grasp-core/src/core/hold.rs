@@ -1,9 +1,11 @@
 //! Into purgatory and out of it again, for everything that is not decided by objects: writing
 //! down, waiting for another event, coming back after one.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::retry::Again;
+use super::settle::MAX_STATES;
 use super::{Answer, Change, Core, Errand, Failed, answer_of};
 use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
@@ -11,7 +13,7 @@ use crate::event::{Event, Kind};
 use crate::facts::{Facts, StoreOutcome};
 use crate::hunt::Source;
 use crate::id::EventId;
-use crate::nip34::{Announcement, Identifier, Rank, RepoId, Target, targets};
+use crate::nip34::{Announcement, Identifier, Rank, RepoId, State, Target, targets};
 use crate::purgatory::{Durability, Guest, Held};
 use crate::registry::Standing;
 use crate::ticket::{Job, Ticket};
@@ -78,6 +80,9 @@ impl Core {
         if let Some(outcome) = facts.foresee(&event) {
             return self.answer(ticket, answer_of(outcome));
         }
+        if self.is_outnumbered(&event) {
+            return self.refuse(ticket, Refusal::TooManyHeld);
+        }
         let waits = |held: &Held| !held.remembered;
         let (limits, guest) = (&self.policy.limits, self.guest(&event, &needs));
         if let Err(refusal) = self.purgatory.room_for(&event, guest, limits)
@@ -135,6 +140,10 @@ impl Core {
                     self.revive(repo, facts);
                 }
                 self.settle(&state.identifier, repos, facts);
+                let held = self.purgatory.get(id);
+                if held.is_some_and(|held| self.is_unwritten(held)) && !self.is_worked_on(id) {
+                    self.write_down(vec![*id]);
+                }
             }
             Needs::Tip { .. } => self.land(id, facts),
             Needs::Release(_) => {
@@ -224,6 +233,10 @@ impl Core {
     /// An announcement is written down: the versions before it need not wait, and its refs may
     /// move.
     fn on_durable(&mut self, id: &EventId, facts: &dyn Facts) {
+        let held = self.purgatory.get(id);
+        if let Some(event) = held.map(|held| Arc::clone(&held.event)) {
+            self.drop_outnumbered(&event, facts);
+        }
         let Some(repo) = self.registry.repo_of(id).cloned() else {
             return;
         };
@@ -233,6 +246,39 @@ impl Core {
             }
         }
         self.settle(&repo.identifier, vec![repo.clone()], facts);
+    }
+
+    /// Other states of its author that are written down, the newest first.
+    fn rivals(&self, event: &Event) -> Vec<&Held> {
+        let state = State::identifier_of(event);
+        let of = state.map(|identifier| RepoId::new(event.pubkey, identifier));
+        let ids = of.iter().flat_map(|of| self.purgatory.states_of(of));
+        let held = ids.filter_map(|id| self.purgatory.get(id));
+        let mut rivals: Vec<&Held> = held
+            .filter(|held| held.durability == Durability::OnDisk && held.event.id != event.id)
+            .collect();
+        rivals.sort_by_key(|held| Reverse(Rank::of(&held.event)));
+        rivals
+    }
+
+    /// So many newer ones wait that this one would not be looked at.
+    fn is_outnumbered(&self, event: &Event) -> bool {
+        let rivals = self.rivals(event);
+        let last = rivals.get(MAX_STATES - 1);
+        last.is_some_and(|last| Rank::of(&last.event) > Rank::of(event))
+    }
+
+    /// A state is written down: those that it pushes out need not wait.
+    fn drop_outnumbered(&mut self, event: &Event, facts: &dyn Facts) {
+        let rivals = self.rivals(event).into_iter();
+        // With this one, which may be any of them, one more waits.
+        let surplus = rivals.skip(MAX_STATES - 1).map(|held| &held.event);
+        let surplus: Vec<Arc<Event>> = surplus.cloned().collect();
+        for rival in surplus {
+            if self.is_outnumbered(&rival) && !self.is_busy(&rival.id) {
+                self.give_up(&rival.id, &Refusal::Replaced, facts);
+            }
+        }
     }
 
     /// An event is served: versions before it will never be.

@@ -31,7 +31,9 @@ impl Core {
                     self.restore_repository(repo, seq);
                 }
             }
-            Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Applied { repo, rank, since } => {
+                self.registry.set_applied(&repo, rank, since);
+            }
             Restore::Repository(repo) => {
                 self.on_disk.insert(repo);
             }

@@ -27,6 +27,8 @@ pub const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 enum Key {
     Announcements(Identifier),
     States(Identifier),
+    /// By their author, who need not have that repository.
+    StatesOf(RepoId),
     Tips(RepoId),
     Waits(Cause),
 }
@@ -255,6 +257,12 @@ impl Purgatory {
         self.found(&Key::States(identifier.clone()))
     }
 
+    /// States of one author.
+    pub fn states_of(&self, of: &RepoId) -> &[EventId] {
+        let ids = self.index.get(&Key::StatesOf(of.clone()));
+        ids.map_or(&[], Vec::as_slice)
+    }
+
     /// Pull requests that wait for a commit in that repository.
     pub fn tips(&self, repo: &RepoId) -> Vec<EventId> {
         self.found(&Key::Tips(repo.clone()))
@@ -319,7 +327,10 @@ fn keys(needs: &Needs) -> Vec<Key> {
         Needs::State(announcement) => {
             vec![Key::Announcements(announcement.repo.identifier.clone())]
         }
-        Needs::Refs(state) => vec![Key::States(state.identifier.clone())],
+        Needs::Refs(state) => vec![
+            Key::States(state.identifier.clone()),
+            Key::StatesOf(RepoId::new(state.author, state.identifier.clone())),
+        ],
         Needs::Tip { repos, .. } => repos.iter().cloned().map(Key::Tips).collect(),
         Needs::Release(causes) | Needs::Arrival(causes) => {
             causes.iter().cloned().map(Key::Waits).collect()
