@@ -226,6 +226,17 @@ impl Registry {
             .map(|(repo, entry)| (repo, entry.standing))
     }
 
+    /// Announcements that have ended; looks at all of them.
+    pub fn expired(&self, now: Timestamp) -> Vec<(RepoId, EventId)> {
+        let ended = |entry: &Entry| entry.announcement.expires.is_some_and(|at| at <= now);
+        let ended = self.entries.iter().filter(|(_, entry)| ended(entry));
+        let mut ended: Vec<_> = ended
+            .map(|(repo, entry)| (repo.clone(), entry.announcement.rank.id))
+            .collect();
+        ended.sort_unstable();
+        ended
+    }
+
     fn entry(&self, author: &Pubkey, identifier: &Identifier) -> Option<&Entry> {
         self.entries.get(&RepoId::new(*author, identifier.clone()))
     }

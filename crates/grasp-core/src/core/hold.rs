@@ -2,7 +2,10 @@
 //! down, waiting for another event, coming back after one.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
 
 use super::retry::Again;
 use super::settle::MAX_STATES;
@@ -20,8 +23,39 @@ use crate::ticket::{Job, Ticket};
 
 /// Causes that one early event is filed under.
 const MAX_CAUSES: usize = 16;
+/// Waiting events that are judged again in one turn. Each is a few reads of the store, 10 us and more:
+/// together 5 ms.
+const LOOKS_IN_A_TURN: usize = 512;
 /// Things that an accepted event names and that may have come before it.
 pub(super) const MAX_NAMED: usize = 64;
+
+/// Waiting events whose verdict may have changed, each once, in the order in which it did. No more
+/// than are held.
+#[derive(Debug, Default)]
+pub struct Line {
+    next: VecDeque<EventId>,
+    in_it: FxHashSet<EventId>,
+}
+
+impl Line {
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    fn extend(&mut self, ids: Vec<EventId>) {
+        for id in ids {
+            if self.in_it.insert(id) {
+                self.next.push_back(id);
+            }
+        }
+    }
+
+    fn take_next(&mut self) -> Option<EventId> {
+        let id = self.next.pop_front()?;
+        self.in_it.remove(&id);
+        Some(id)
+    }
+}
 
 impl Core {
     /// A second copy of a held event is answered like the first.
@@ -352,12 +386,30 @@ impl Core {
         }
     }
 
+    /// Judges again whatever waited for that event, as many as there is time for in one turn; the
+    /// others have the next ones.
     pub(super) fn look_again_after(&mut self, event: &Event, facts: &dyn Facts) {
-        let mut causes = caused_by(event);
-        while let Some(cause) = causes.pop() {
-            for id in self.purgatory.waiting_for(&cause) {
-                let held_now = self.reconsider(&id, facts);
-                causes.extend(held_now.iter().flat_map(|event| caused_by(event)));
+        let others_first = !self.to_look_at.is_empty();
+        self.line_up_after(event);
+        if !others_first {
+            self.look_at_next(facts);
+        }
+    }
+
+    fn line_up_after(&mut self, event: &Event) {
+        for cause in caused_by(event) {
+            let waiting = self.purgatory.waiting_for(&cause);
+            self.to_look_at.extend(waiting);
+        }
+    }
+
+    pub(super) fn look_at_next(&mut self, facts: &dyn Facts) {
+        for _ in 0..LOOKS_IN_A_TURN {
+            let Some(id) = self.to_look_at.take_next() else {
+                return;
+            };
+            if let Some(event) = self.reconsider(&id, facts) {
+                self.line_up_after(&event);
             }
         }
     }

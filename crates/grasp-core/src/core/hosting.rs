@@ -172,6 +172,17 @@ impl Core {
         }
     }
 
+    /// An announcement that says when it ends (NIP-40) ends its repository, too.
+    pub(super) fn unhost_swept(&mut self, facts: &dyn Facts) {
+        for (repo, id) in self.registry.expired(self.now.unix) {
+            if self.purgatory.get(&id).is_some() {
+                self.give_up(&id, &Refusal::Expired, facts);
+            } else if facts.kind_of(&id).is_none() {
+                self.unhost(&repo, None, facts);
+            }
+        }
+    }
+
     /// Makes or puts away the bare repository, where its standing has changed.
     fn follow(&mut self, repo: &RepoId, before: Option<Standing>, unhold: Option<EventId>) {
         let (was, is) = (

@@ -186,6 +186,7 @@ mod tests {
             rank,
             listed,
             lists_us: true,
+            expires: None,
             relays: Vec::new(),
             clones: Vec::new(),
         };
@@ -292,6 +293,7 @@ mod tests {
                 },
                 listed: vec![key(2)],
                 lists_us: true,
+                expires: None,
                 relays: Vec::new(),
                 clones: Vec::new(),
             };
