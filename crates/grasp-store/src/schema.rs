@@ -432,3 +432,22 @@ fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
 fn damaged() -> StoreError {
     StoreError::Damaged("a row has the wrong length".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_without_a_time_begins_with_its_state() {
+        let rank = Rank {
+            created_at: Timestamp(7),
+            id: EventId([3; 32]),
+        };
+        let row = applied_row(&rank, Timestamp(5));
+        assert_eq!(read_rank(&row).unwrap(), rank);
+        assert_eq!(read_since(&row, &rank), Timestamp(5));
+        let (_, bare) = row.split_at(8);
+        assert_eq!(read_rank(bare).unwrap(), rank);
+        assert_eq!(read_since(bare, &rank), Timestamp(7));
+    }
+}
