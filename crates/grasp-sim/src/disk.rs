@@ -30,6 +30,7 @@ pub struct Disk {
     vanished: BTreeMap<Pubkey, Timestamp>,
     pub held: BTreeMap<EventId, Row>,
     pub applied: BTreeMap<RepoId, Rank>,
+    refs_since: BTreeMap<RepoId, Timestamp>,
     /// Stored, and shown to no reader.
     hidden: BTreeSet<EventId>,
     /// What is known of other relays, and events that need not be fetched again.
@@ -61,8 +62,9 @@ impl Disk {
                 Change::Unhold(id) => {
                     self.held.remove(id);
                 }
-                Change::Applied { repo, rank } => {
+                Change::Applied { repo, rank, since } => {
                     self.applied.insert(repo.clone(), *rank);
+                    self.refs_since.insert(repo.clone(), *since);
                 }
                 Change::Hide(id) => {
                     if self.stored.contains_key(id) {
@@ -209,6 +211,7 @@ impl Disk {
         let applied = self.applied.iter().map(|(repo, rank)| Restore::Applied {
             repo: repo.clone(),
             rank: *rank,
+            since: self.refs_since.get(repo).copied().unwrap_or_default(),
         });
         let hidden = self.hidden.iter().filter(|id| self.is_stored(id));
         let hidden = hidden.map(|id| Restore::Hidden(*id));

@@ -111,10 +111,11 @@ pub enum Change {
         remembered: bool,
     },
     Unhold(EventId),
-    /// The repository's refs are those of this state.
+    /// The repository's refs are those of this state; it has had some since then.
     Applied {
         repo: RepoId,
         rank: Rank,
+        since: Timestamp,
     },
     /// Its objects are gone: stored, and shown to no reader.
     Hide(EventId),

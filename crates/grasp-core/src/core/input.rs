@@ -77,8 +77,12 @@ pub enum Restore {
     Announcement { event: Arc<Event>, seq: Seq },
     /// A stored issue, patch, pull request or update of one, after all announcements.
     Root { event: Arc<Event>, seq: Seq },
-    /// The state that a repository has.
-    Applied { repo: RepoId, rank: Rank },
+    /// The state that a repository has, and since when it has had refs.
+    Applied {
+        repo: RepoId,
+        rank: Rank,
+        since: Timestamp,
+    },
     /// A stored event whose objects were gone.
     Hidden(EventId),
     /// A repository that is on disk.

@@ -31,7 +31,9 @@ impl Core {
                     self.restore_repository(repo, seq);
                 }
             }
-            Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Applied { repo, rank, since } => {
+                self.registry.set_applied(&repo, rank, since);
+            }
             Restore::Repository(repo) => {
                 self.on_disk.insert(repo);
             }
@@ -64,6 +66,9 @@ impl Core {
         let id = event.id;
         // What it waits for shows when everything is back.
         self.purgatory.insert(event, Needs::Nothing, until);
+        if remembered {
+            self.purgatory.remember(&id, until);
+        }
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.durability = Durability::OnDisk;
         }

@@ -178,7 +178,8 @@ settings! {
         /// How long the tip of a pull request waits for its event.
         NGIT_PURGATORY_TIP_EXPIRY_SECS => purgatory_tip_expiry: Duration = "1200" in 1..=30 * DAY;
 
-        /// Events that wait for their git data.
+        /// Events that wait for their git data. A quarter of the room is for maintainers of
+        /// repositories that are served.
         NGIT_PURGATORY_MAX_EVENTS => purgatory_max_events: usize = "20000" in 1..=10_000_000;
 
         /// Events of one author that wait for their git data.
@@ -187,6 +188,13 @@ settings! {
         /// The size of all events that wait for their git data. They are kept in memory too, where
         /// they take about three times as much.
         NGIT_PURGATORY_MAX_BYTES => purgatory_max_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
+
+        /// The size of all events of one author that wait for their git data.
+        NGIT_PURGATORY_MAX_BYTES_PER_KEY => purgatory_max_bytes_per_key: ByteSize = "4MiB" in MIB..=64 * GIB;
+
+        /// Announcements that expired without git data and are kept in mind for a day, in case that
+        /// a state comes late. Of more, the oldest are forgotten.
+        NGIT_PURGATORY_MAX_REMEMBERED => purgatory_max_remembered: usize = "5000" in 1..=10_000_000;
     }
 
     "Git" {
