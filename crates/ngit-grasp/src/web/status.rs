@@ -81,10 +81,12 @@ struct HeldRow {
     expires: String,
     waits_for: String,
     of: String,
+    short_of: String,
 }
 
 struct HuntRow {
     repository: String,
+    short: String,
     waiting: String,
     missing: u32,
     attempts: u32,
@@ -98,8 +100,8 @@ struct DomainRow {
     domain: String,
     now: String,
     minute: String,
+    /// Per cent of the minute's budget.
     used: u64,
-    most: u64,
     failures: u32,
     rests: String,
     waiting: usize,
@@ -169,7 +171,7 @@ fn glance(snapshot: &Snapshot) -> Vec<Tile> {
     let count = |number: usize| grouped(number as u64);
     vec![
         tile("Events", "events", grouped(machine.events), {
-            format!("{} new in the last minute", grouped(report.lately.events))
+            format!("{} came in the last minute", grouped(report.lately.events))
         }),
         tile(
             "Repositories",
@@ -360,7 +362,22 @@ fn held_row(event: &HeldEvent) -> HeldRow {
         age: span(event.waiting_secs),
         expires: span(event.expires_secs),
         waits_for,
+        short_of: event
+            .repositories
+            .first()
+            .map_or_else(String::new, |of| short(of)),
         of: event.repositories.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// A key by its beginning, and the identifier.
+fn short(repository: &str) -> String {
+    match repository.split_once('/') {
+        Some((owner, name)) => {
+            let owner: String = owner.chars().take(10).collect();
+            format!("{owner}…/{name}")
+        }
+        None => repository.to_owned(),
     }
 }
 
@@ -395,6 +412,7 @@ fn hunt_row(hunt: &RepoHunt) -> HuntRow {
         (server.url.clone(), told)
     });
     HuntRow {
+        short: short(&hunt.repository),
         repository: hunt.repository.clone(),
         waiting: span(hunt.waiting_secs),
         missing: hunt.missing,
@@ -419,8 +437,7 @@ fn domain_row(domain: &DomainHunt) -> DomainRow {
         domain: domain.domain.clone(),
         now: format!("{} of {}", domain.in_flight, domain.concurrent),
         minute: format!("{} of {}", domain.last_minute, domain.per_minute),
-        used: domain.last_minute as u64,
-        most: u64::from(domain.per_minute),
+        used: (100 * domain.last_minute as u64 / u64::from(domain.per_minute).max(1)).min(100),
         failures: domain.failures,
         rests: rest.unwrap_or_else(|| "no".to_owned()),
         waiting: domain.waiting,
