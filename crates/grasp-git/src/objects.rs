@@ -119,6 +119,25 @@ impl Objects {
         Ok(content.as_deref().and_then(CommitSummary::parse))
     }
 
+    /// The last commits of a branch, along first parents: at most so many. It ends where one is
+    /// not here or cannot be read.
+    pub fn log(
+        &self,
+        tip: &ObjectId,
+        most: usize,
+    ) -> Result<Vec<(ObjectId, CommitSummary)>, GitError> {
+        let mut log = Vec::new();
+        let mut next = Some(*tip);
+        while let Some(id) = next.filter(|_| log.len() < most) {
+            let Some(summary) = self.commit_summary(&id)? else {
+                break;
+            };
+            log.push((id, summary));
+            next = self.first_parent(&id)?;
+        }
+        Ok(log)
+    }
+
     /// None for what is no commit, has no parent, or cannot be read.
     pub(crate) fn first_parent(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
         if self.kind(id)? != Some(ObjectKind::Commit) {

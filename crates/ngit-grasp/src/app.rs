@@ -23,6 +23,7 @@ use crate::phase::Phase;
 use crate::relay::Relay;
 use crate::remote;
 use crate::remote::auth::Signer;
+use crate::status::{Lookout, Watch};
 
 /// How long connections may take to end before they are cut. With one second for the cut, three
 /// for the last commit and one for the runtime, an operator waits ten seconds at most.
@@ -119,6 +120,8 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
     let kept_tidy = Arc::clone(&repositories);
     let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
+    let watch = Watch::new(&config, Arc::clone(&store), Arc::clone(&metrics));
+    let lookout = Arc::new(Lookout::new(engine.driver.clone(), watch));
     let git = Arc::new(GitSite::new(
         &config,
         repositories,
@@ -133,6 +136,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         relay,
         git,
         engine.driver.clone(),
+        lookout,
     ));
     let server = http::Server::start(listener, site, &config, watching);
 

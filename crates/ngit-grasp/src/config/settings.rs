@@ -249,9 +249,15 @@ settings! {
         /// Serve counters for Prometheus at /metrics.
         NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
 
-        /// Tell at /api/status how sync and the hunt for git data stand, with the addresses of
-        /// other relays and git servers. The command `ngit-grasp status` asks there, too.
+        /// Tell at /status and /api/status how the server stands: a summary to everybody, and to
+        /// the operator all of it, with the addresses of other relays and git servers. The
+        /// operator is whoever asks on this machine, as `ngit-grasp status` does, or has the token.
         NGIT_STATUS_ENABLED => status_enabled: bool = "true";
+
+        /// What an operator elsewhere shows at /status/details to see everything: the password
+        /// that the browser asks for, with any user name, or a bearer token. At least 16
+        /// characters. Without it only this machine sees everything.
+        NGIT_STATUS_TOKEN => status_token: Option<Secret> = "";
     }
 
     "Sync" {
@@ -616,12 +622,12 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_key_is_a_secret_and_nothing_else_is() {
+    fn the_owner_key_and_the_operators_token_are_secrets_and_nothing_else_is() {
         let secrets: Vec<&str> = specs()
             .iter()
             .filter(|spec| spec.secret)
             .map(|spec| spec.env)
             .collect();
-        assert_eq!(secrets, ["NGIT_RELAY_OWNER_NSEC"]);
+        assert_eq!(secrets, ["NGIT_RELAY_OWNER_NSEC", "NGIT_STATUS_TOKEN"]);
     }
 }

@@ -2,6 +2,7 @@
 //! them. Nothing here decides.
 
 mod caretaker;
+pub mod conversation;
 pub mod overview;
 mod repacking;
 mod tasks;

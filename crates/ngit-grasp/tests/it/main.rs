@@ -7,6 +7,7 @@
     reason = "also outside of test functions, a panic with a clear text is the verdict"
 )]
 
+mod browser;
 mod cli;
 mod crash;
 mod dashboards;
@@ -36,6 +37,7 @@ mod nips;
 mod packaging;
 mod repair;
 mod status;
+mod status_page;
 mod support;
 mod sync;
 mod sync_faults;
