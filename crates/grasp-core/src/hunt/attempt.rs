@@ -28,6 +28,8 @@ pub const MAX_WANTS: usize = 1_000;
 pub const MAX_CUTS: u8 = 64;
 /// Fetches of one repository at once.
 pub const MAX_FLIGHTS: usize = 4;
+/// Of these, how many may be for pull requests: one place is kept for a state.
+pub const MAX_REQUESTS: usize = MAX_FLIGHTS - 1;
 /// Fetches of one object at once: one, and one beside it when it is slow.
 pub const MAX_BESIDE: usize = 2;
 /// Objects that a server is known not to have before it has been asked for all of them, at 20
@@ -93,8 +95,10 @@ impl Wants {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asking {
     Now(Wants),
-    /// Others are about to bring all that it might have.
+    /// Others are about to bring all that it might have, or the repository has its fetches.
     Later,
+    /// Pull requests have as many places as they may have.
+    NoPlace,
     Nothing,
 }
 
@@ -106,9 +110,18 @@ impl Beside<'_> {
         self.0.len() >= MAX_FLIGHTS
     }
 
+    /// Nothing more may be begun for what has this rank.
+    pub fn is_full_for(&self, rank: Rank) -> bool {
+        let requests = self.0.iter().filter(|at| at.rank == Rank::PullRequests);
+        self.is_full() || rank == Rank::PullRequests && requests.count() >= MAX_REQUESTS
+    }
+
     /// Not too many are after this object, and none that may still bring it in good time. Pull
     /// requests keep no state waiting, whatever they are after.
     fn admits(&self, rank: Rank, id: &ObjectId) -> bool {
+        if self.is_full_for(rank) {
+            return false;
+        }
         let flights = self.0.iter();
         let mut going = flights.filter(|flight| !flight.stopped && flight.rank <= rank);
         let same = going.clone().filter(|flight| flight.wants(id));
@@ -135,10 +148,12 @@ impl Rank {
     }
 }
 
-fn rank(backing: Backing) -> Rank {
-    match backing {
-        Backing::State => Rank::State,
-        Backing::PullRequests | Backing::None => Rank::PullRequests,
+impl Need {
+    pub fn rank(&self) -> Rank {
+        match self.backing {
+            Backing::State => Rank::State,
+            Backing::PullRequests | Backing::None => Rank::PullRequests,
+        }
     }
 }
 
@@ -227,12 +242,16 @@ impl Quarry {
 
     /// What is to be asked of one server: the objects of those events that name it, as far as they
     /// have the same backing, and nobody else is about to bring them.
-    pub fn asking(&self, server: &Server, needs: &[Need], beside: &Beside<'_>) -> Asking {
-        let named = needs
-            .iter()
-            .filter(|need| need.servers.contains(&server.url));
+    pub fn asking<'a>(
+        &self,
+        server: &Server,
+        needs: impl IntoIterator<Item = &'a Need>,
+        beside: &Beside<'_>,
+    ) -> Asking {
+        let needs = needs.into_iter();
+        let named = needs.filter(|need| need.servers.contains(&server.url));
         let ranked = named.flat_map(|need| {
-            let rank = rank(need.backing);
+            let rank = need.rank();
             need.objects.iter().map(move |id| (rank, *id))
         });
         let open =
@@ -411,7 +430,7 @@ mod tests {
     fn objects(asking: Asking) -> Vec<ObjectId> {
         match asking {
             Asking::Now(wants) => wants.objects,
-            Asking::Later | Asking::Nothing => Vec::new(),
+            Asking::Later | Asking::NoPlace | Asking::Nothing => Vec::new(),
         }
     }
 

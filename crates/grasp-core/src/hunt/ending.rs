@@ -4,7 +4,6 @@ use super::attempt::{Ask, MAX_CUTS, Server, Tried};
 use super::domain::Turned;
 use super::flight::{Flight, Path};
 use super::io::{FetchEnd, Fetched};
-use super::line::Turn;
 use super::{Grounds, Hunt, HuntNote};
 use crate::clock::Mono;
 use crate::nip34::RepoId;
@@ -79,12 +78,9 @@ impl Hunt {
         for (domain, place) in quarry.take_idle_places() {
             self.vacate(&domain, place);
         }
-        match flight.path {
-            Path::Queue if goes_on => self.enqueue(&flight.repo, &flight.url, now),
-            Path::Attempt if goes_on => {
-                self.line.join_first(Turn::Repo(flight.repo.clone()));
-            }
-            Path::Queue | Path::Attempt => {}
+        // In an attempt it goes on when it is its turn again: a large history takes hours.
+        if goes_on && flight.path == Path::Queue {
+            self.enqueue(&flight.repo, &flight.url, now);
         }
     }
 

@@ -161,9 +161,24 @@ impl Flights {
         among.filter(late).min().copied()
     }
 
-    /// The same among all.
-    pub fn latest(&self) -> Option<FetchNo> {
-        self.latest_of(self.all.keys())
+    /// The same among all of a kind.
+    pub fn latest(&self, which: impl Fn(&Flight) -> bool) -> Option<FetchNo> {
+        let of_kind = self.all.iter().filter(|(_, flight)| which(flight));
+        self.latest_of(of_kind.map(|(no, _)| no))
+    }
+
+    /// How many of a kind were stopped and have not ended.
+    pub fn stopped(&self, which: impl Fn(&Flight) -> bool) -> usize {
+        let stopped = self.all.values().filter(|flight| flight.stopped);
+        stopped.filter(|flight| which(flight)).count()
+    }
+
+    /// How many are for pull requests.
+    pub fn requests(&self) -> usize {
+        let flights = self.all.values();
+        flights
+            .filter(|flight| flight.rank == Rank::PullRequests)
+            .count()
     }
 
     /// It makes room for others.

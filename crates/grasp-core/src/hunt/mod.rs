@@ -92,6 +92,8 @@ pub struct Hunt {
     domains: Domains,
     flights: Flights,
     line: Line,
+    /// Whoever has nothing but pull requests to ask for, while these have all their places.
+    aside: Line,
     memory: Memory,
     /// Our disk is nearly full: nothing is fetched before then.
     paused: Option<Mono>,
@@ -111,6 +113,7 @@ impl Hunt {
             domains: Domains::default(),
             flights: Flights::default(),
             line: Line::default(),
+            aside: Line::default(),
             memory: Memory::default(),
             paused: None,
             crowded: false,

@@ -50,7 +50,84 @@ fn other_pull_requests_are_fetched_meanwhile_from_other_servers() {
         field.hold_tip(&repo(1), n, &[name], Source::Synced);
     }
     field.pass_to(MINUTE);
-    assert_eq!(field.open().len(), MAX_FLIGHTS);
+    assert_eq!(field.open().len(), MAX_FLIGHTS - 1);
+}
+
+/// One place of a repository is kept for what its maintainers say.
+#[test]
+fn steady_pull_requests_leave_a_place_for_a_later_state() {
+    let mut field = Field::new();
+    for n in 0..6 {
+        let name = format!("fork{n}");
+        field.server(&name, steady());
+        field.hold_tip(&repo(1), n, &[&name], Source::Synced);
+    }
+    field.server("main", Server::with(&[99]));
+    field.pass_to(MINUTE);
+    field.hold(&repo(1), 99, &["fork0", "main"], Source::Synced);
+    field.pass_to(2 * MINUTE);
+    assert_eq!(field.released_at(99), Some(60_600));
+}
+
+/// Of the servers that may be asked, those come first that a state names.
+#[test]
+fn a_state_is_asked_for_before_pull_requests_of_servers_that_come_first() {
+    let mut field = Field::new();
+    for n in 0..4 {
+        let name = format!("fork{n}");
+        field.server(&name, Server::with(&[n]).after(SECOND));
+        field.hold_tip(&repo(1), n, &[&name], Source::Synced);
+    }
+    field.server("main", Server::with(&[99]));
+    field.hold(&repo(1), 99, &["main"], Source::Synced);
+    field.pass_to(SECOND);
+    assert_eq!(field.asked_at()[0], (500, "main".to_owned()));
+}
+
+/// Anybody may sign a pull request, of any repository.
+#[test]
+fn pull_requests_leave_a_quarter_of_all_places_to_states() {
+    let mut field = Field::new();
+    for n in 0..64 {
+        let name = format!("fork{n}");
+        field.server(&name, steady());
+        field.hold_tip(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(MINUTE);
+    assert_eq!(field.open().len(), 12);
+    for n in 100..140 {
+        let name = format!("main{n}");
+        field.server(&name, Server::with(&[n]));
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(2 * MINUTE);
+    for n in 100..140 {
+        let released = field.released_at(n).unwrap();
+        assert!(released < 62_000, "{n}: {released}");
+    }
+}
+
+/// Each fetch that makes room is one that somebody waits for.
+#[test]
+fn no_more_make_room_than_there_are_who_wait() {
+    let mut field = Field::new();
+    for n in 0..16 {
+        let name = format!("drip{n}");
+        field.server(&name, drip());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(MINUTE);
+    let slow = Server::with(&[]).after(NEVER).flowing();
+    field.server("good", slow);
+    field.halts_after = SECOND;
+    field.hold(&repo(99), 99, &["good"], Source::Synced);
+    field.pass(600 * MS);
+    for n in 0..5 {
+        field.hold(&repo(n), n, &["nobody"], Source::User);
+        field.push(&repo(n), &[]);
+        field.pass(10 * MS);
+    }
+    assert_eq!(field.stopped.len(), 1);
 }
 
 /// What a state brings is most of what pull requests are made of: it is not fetched twice.
@@ -105,7 +182,7 @@ fn drips_in_every_place_make_room_for_others() {
     for n in 0..64 {
         let name = format!("drip{n}");
         field.server(&name, drip());
-        field.hold_tip(&repo(n), n, &[&name], Source::Synced);
+        field.hold(&repo(n), n, &[&name], Source::Synced);
     }
     field.pass_to(SECOND);
     assert_eq!(field.open().len(), 16);

@@ -31,6 +31,8 @@ pub struct Field {
     pub released: BTreeMap<EventId, Duration>,
     /// Events are released when the story says so.
     pub slow_release: bool,
+    /// What is stopped ends so much later.
+    pub halts_after: Duration,
     under_way: BTreeMap<(Duration, FetchNo), FetchAsk>,
     /// When the next part of a pack comes, and how many have come.
     parts: BTreeMap<(Duration, FetchNo), u64>,
@@ -152,6 +154,7 @@ impl Field {
             notes: Vec::new(),
             released: BTreeMap::new(),
             slow_release: false,
+            halts_after: Duration::ZERO,
             under_way: BTreeMap::new(),
             parts: BTreeMap::new(),
             limits,
@@ -334,7 +337,8 @@ impl Field {
         let found = self.under_way.iter().find(|((_, at), _)| *at == no);
         let key = *found.expect("what is stopped is under way").0;
         let ask = self.under_way.remove(&key).expect("it is under way");
-        self.under_way.insert((self.now, no), ask);
+        self.under_way
+            .insert((self.now + self.halts_after, no), ask);
         self.stopped.push(no);
     }
 
