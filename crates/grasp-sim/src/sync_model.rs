@@ -164,6 +164,8 @@ impl Expected<'_> {
         }
         match event.kind {
             Kind::ANNOUNCEMENT => !lists_us(event) || has_newer(event, disk),
+            // Others have dropped what was replaced, and it is asked of some of them only.
+            Kind::STATE if has_newer(event, disk) => true,
             Kind::STATE => State::read(event).map_or(true, |state| {
                 let repos = registry.maintained_by(&state.author, &state.identifier);
                 repos.is_empty()

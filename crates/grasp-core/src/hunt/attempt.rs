@@ -17,8 +17,8 @@ use crate::ticket::FetchNo;
 
 /// Servers of one repository that are asked in one attempt.
 pub const MAX_SERVERS: usize = 32;
-/// Of more servers so many are the best, and the others are drawn: strangers who name servers of
-/// their own keep nobody's away for good.
+/// Of more servers so many are the best, and the others have their turns, one attempt after the
+/// other: strangers who name servers of their own keep nobody's away for long.
 const BEST: usize = MAX_SERVERS / 2;
 /// Servers among which is chosen.
 const MAX_NAMED: usize = 1_024;
@@ -43,6 +43,8 @@ pub struct Quarry {
     pub attempts: u32,
     pub since: Mono,
     pub servers: Vec<Server>,
+    /// Of more servers than one attempt asks, the last whose turn it was.
+    pub turned: Option<CloneUrl>,
     pub flights: Vec<FetchNo>,
     /// Its places in the queues of domains: one for each, however many servers wait there.
     pub places: Vec<(Domain, Place)>,
@@ -196,6 +198,7 @@ impl Quarry {
             attempts: 0,
             since: now,
             servers: Vec::new(),
+            turned: None,
             flights: Vec::new(),
             places: Vec::new(),
             found: BTreeSet::new(),
@@ -208,6 +211,7 @@ impl Quarry {
     /// Takes up the servers of a new attempt. Those that are being asked, or wait for their
     /// domain, go on as they are.
     pub fn begin(&mut self, urls: Vec<CloneUrl>) {
+        self.turned = urls.get(MAX_SERVERS - 1).cloned();
         let before = std::mem::take(&mut self.servers).into_iter();
         let mut before: FxHashMap<CloneUrl, Server> =
             before.map(|server| (server.url.clone(), server)).collect();
@@ -331,16 +335,16 @@ pub fn choose(
     quarry: &Quarry,
     is_known: impl Fn(&CloneUrl) -> bool,
     is_ill: impl Fn(&CloneUrl) -> bool,
-    rng: &mut fastrand::Rng,
 ) -> Vec<CloneUrl> {
     let pending = quarry.servers.iter().filter(|server| server.is_pending());
     let pending: FxHashSet<&CloneUrl> = pending.map(|server| &server.url).collect();
     let mut urls = named(needs);
     urls.sort_by_cached_key(|url| (!pending.contains(url), is_ill(url), !is_known(url)));
     if urls.len() > MAX_SERVERS {
-        if let Some(rest) = urls.get_mut(BEST.max(pending.len())..) {
-            rng.shuffle(rest);
-        }
+        let mut rest = urls.split_off(BEST.max(pending.len()).min(MAX_SERVERS));
+        let had_its_turn = |url: &CloneUrl| quarry.turned.as_ref().is_some_and(|last| url <= last);
+        rest.sort_by_cached_key(|url| (had_its_turn(url), url.clone()));
+        urls.append(&mut rest);
         urls.truncate(MAX_SERVERS);
     }
     urls
@@ -379,31 +383,30 @@ mod tests {
         }
     }
 
-    fn chosen(needs: &[Need], seed: u64) -> Vec<CloneUrl> {
-        let quarry = Quarry::new(Mono::default(), Mono::default());
-        let mut rng = fastrand::Rng::with_seed(seed);
-        choose(
-            needs,
-            &quarry,
-            |at| *at == url(2),
-            |at| *at == url(1),
-            &mut rng,
-        )
+    fn chosen(needs: &[Need], quarry: &Quarry) -> Vec<CloneUrl> {
+        choose(needs, quarry, |at| *at == url(2), |at| *at == url(1))
+    }
+
+    fn quarry() -> Quarry {
+        Quarry::new(Mono::default(), Mono::default())
     }
 
     #[test]
     fn who_had_the_data_comes_first_and_the_ill_come_last() {
         let needs = [need([1, 2, 3], &[1]), need([4, 3], &[2])];
-        assert_eq!(chosen(&needs, 1), [2, 4, 3, 1].map(url));
+        assert_eq!(chosen(&needs, &quarry()), [2, 4, 3, 1].map(url));
     }
 
     #[test]
     fn of_too_many_servers_every_one_is_asked_in_time() {
         let needs: Vec<Need> = (0..200).map(|n| need([n], &[1])).collect();
         let mut asked: FxHashSet<CloneUrl> = FxHashSet::default();
-        for seed in 0..200 {
-            let chosen = chosen(&needs, seed);
+        let mut quarry = quarry();
+        // 16 are the best, and the other 184 come in turns of 16.
+        for _ in 0..12 {
+            let chosen = chosen(&needs, &quarry);
             assert_eq!(chosen.len(), MAX_SERVERS);
+            quarry.begin(chosen.clone());
             asked.extend(chosen);
         }
         assert_eq!(asked.len(), 200);

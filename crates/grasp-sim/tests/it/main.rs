@@ -15,7 +15,7 @@ const REMEMBERED: &[u64] = &[
 /// The same with other relays about.
 const REMEMBERED_IN_COMPANY: &[u64] = &[
     1001, 1003, 1005, 1009, 1011, 1012, 1018, 1020, 1022, 1030, 1037, 1043, 1048, 1105, 1135, 1141,
-    1160, 1164, 1181, 2283, 3313, 3431, 4012, 4258, 4528,
+    1160, 1164, 1181, 2168, 2204, 2270, 2283, 3313, 3431, 4012, 4258, 4528,
 ];
 
 /// The same with other git servers and no other relays.
