@@ -107,6 +107,7 @@ impl Checkers {
             | Effect::Noted(_)
             | Effect::Fetch { .. }
             | Effect::StopFetch(_)
+            | Effect::LeaveHunt(_)
             | Effect::Hunted(_) => {}
             Effect::Git { repo, task, .. } => {
                 self.outstanding += 1;

@@ -178,7 +178,7 @@ impl HuntChecks {
         let Some(open) = self.open.remove(&fetch) else {
             return;
         };
-        let got = fetched.got.iter().filter(|id| open.wants.contains(id));
+        let got = fetched.present().filter(|id| open.wants.contains(id));
         let known = got.map(|id| (open.repo.clone(), *id));
         self.got.extend(known);
     }

@@ -730,6 +730,7 @@ impl<'t> World<'t> {
                 Effect::Noted(note) => self.note(format_args!("noted: {note:?}")),
                 Effect::Fetch { fetch, ask } => self.fetch(fetch, ask)?,
                 Effect::StopFetch(fetch) => self.stop_fetch(fetch)?,
+                Effect::LeaveHunt(repo) => self.note(format_args!("leave {repo:?}")),
                 Effect::Hunted(note) => self.note(format_args!("hunt: {note:?}")),
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {

@@ -38,7 +38,9 @@ impl Hunt {
             FetchEnd::Spoiled | FetchEnd::Cut { kept: false } => {
                 self.memory.spoiled(&flight.url, self.limits.rest, now);
             }
-            FetchEnd::Answered | FetchEnd::Cut { kept: true } => self.memory.useful(&flight.url),
+            FetchEnd::Answered | FetchEnd::Cut { kept: true } if requests > 0 => {
+                self.memory.useful(&flight.url);
+            }
             FetchEnd::DiskLow => self.pause(now),
             _ => {}
         }
@@ -55,7 +57,8 @@ impl Hunt {
             bytes: fetched.bytes,
             took: now.since(flight.begun),
         });
-        if !fetched.got.is_empty() {
+        let served = matches!(fetched.end, FetchEnd::Answered | FetchEnd::Cut { .. });
+        if served && !fetched.got.is_empty() {
             self.memory.had(&flight.repo, &flight.url);
         }
         // It may have left, and even come back, since this was asked.
@@ -66,7 +69,7 @@ impl Hunt {
         quarry.flights.retain(|at| *at != no);
         let wanted = |id: &&_| flight.wants(id);
         let before = quarry.found.len();
-        quarry.found.extend(fetched.got.iter().filter(wanted));
+        quarry.found.extend(fetched.present().filter(wanted));
         quarry.came += quarry.found.len() - before;
         let is_full = fetched.end == FetchEnd::Full;
         let server = quarry.server_mut(&flight.url);

@@ -63,7 +63,7 @@ impl Flight {
 
     /// What the server was not asked for after all, because there was too much.
     pub fn unanswered(&self, fetched: &Fetched) -> Vec<ObjectId> {
-        let said: FxHashSet<&ObjectId> = fetched.got.iter().chain(&fetched.lacking).collect();
+        let said: FxHashSet<&ObjectId> = fetched.present().chain(&fetched.lacking).collect();
         let left = self.wants.iter().filter(|id| !said.contains(id));
         left.copied().collect()
     }
@@ -88,6 +88,8 @@ pub enum Pace {
     Good(Mono),
     /// It should have begun, or brought more, by now.
     Late,
+    /// Everything came then, and we are at work on it, which ends by itself.
+    Ours(Mono),
 }
 
 /// How long a pack of which so much has come may take until its next part is here: what has come
@@ -126,9 +128,21 @@ impl Flights {
         let Some(flight) = self.all.get_mut(&no).filter(|flight| !flight.stopped) else {
             return;
         };
+        if let (Pace::Ours(since), Some(flows)) = (flight.pace, &mut flight.flows_since) {
+            *flows = *flows + now.since(since);
+        }
         let until = *flight.flows_since.get_or_insert(now) + patience(bytes);
         if until > now || flight.pace != Pace::Late {
             self.set_pace(no, Pace::Good(until.max(now)));
+        }
+    }
+
+    /// Nothing more need come, for now.
+    pub fn arrived(&mut self, no: FetchNo, now: Mono) {
+        let flight = self.all.get(&no);
+        let at_work = |flight: &Flight| flight.stopped || matches!(flight.pace, Pace::Ours(_));
+        if !flight.is_some_and(at_work) {
+            self.set_pace(no, Pace::Ours(now));
         }
     }
 
@@ -215,7 +229,7 @@ impl Flights {
     pub fn audit(&self) -> Result<(), String> {
         let young = self.iter().filter_map(|(no, flight)| match flight.pace {
             Pace::Good(until) => Some((until, no)),
-            Pace::Late => None,
+            Pace::Late | Pace::Ours(_) => None,
         });
         if young.collect::<BTreeSet<_>>() != self.hedges {
             return Err("when fetches are late is out of date".to_owned());

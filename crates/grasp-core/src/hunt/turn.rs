@@ -132,7 +132,6 @@ impl Hunt {
             quarry,
             |url| known == Some(url),
             |url| domains.is_ill(url.domain(), now),
-            &mut self.rng,
         );
         quarry.begin(urls);
         let objects = quarry.look(needs).len();

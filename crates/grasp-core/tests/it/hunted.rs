@@ -299,3 +299,62 @@ fn what_was_lost_is_looked_for_again_every_hour() {
     scene.pass(120 * MINUTE);
     assert!(scene.fetches.is_empty(), "it is here");
 }
+
+/// A pull request that names a repository which was elsewhere for a while.
+#[test]
+fn a_pull_request_is_looked_for_in_a_repository_that_comes_back() {
+    let mut scene = Scene::new();
+    served(&mut scene, BOB, &[ALICE]);
+    announced(&mut scene, &[ONE]);
+    let tip = forge::commit(9).to_string();
+    let request = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE), tool(BOB)], &tip);
+    assert_eq!(scene.sync(&request), Answer::Held);
+    scene.pass(MOMENT);
+    scene.fetched(ONE, &[]);
+    scene.pass(MOMENT);
+    let elsewhere = forge::announcement(&tool(ALICE), scene.unix() + 1, false, &[BOB]);
+    assert_eq!(scene.sync(&elsewhere), Answer::Accepted);
+    scene.pass(2 * MINUTE);
+    let asked_for_alices = |scene: &Scene| {
+        let mut asked = scene.fetches.iter();
+        asked.any(|(_, ask)| ask.repo == tool(ALICE))
+    };
+    assert!(!asked_for_alices(&scene));
+    let back = forge::announcement_with_clones(&tool(ALICE), scene.unix(), &[], &[TWO]);
+    scene.sync(&back);
+    scene.pass(MINUTE);
+    assert!(scene.holds(&request) && asked_for_alices(&scene));
+}
+
+/// A pull request is served from one of its repositories, and the other has its commit later.
+#[test]
+fn a_commit_that_one_repository_lacks_is_looked_for_again_every_hour() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let tip = forge::commit(9);
+    let repos = [tool(ALICE), tool(BOB)];
+    let plain = forge::pull_request(CAROL, scene.unix(), &repos, &tip.to_string());
+    let mut tags = plain.tags.clone();
+    tags.push(forge::tag(&["clone", TWO]));
+    let request = forge::event(CAROL, plain.kind, scene.unix(), tags);
+    scene.sync(&request);
+    scene.pass(MOMENT);
+    scene.fetched(TWO, &[tip]);
+    assert!(scene.serves(&request));
+    scene.fetched(TWO, &[]);
+    scene.pass(40 * MINUTE);
+    while !scene.fetches.is_empty() {
+        scene.fetched(TWO, &[]);
+    }
+    assert!(scene.core.hunt().is_empty(), "as long as for a held event");
+    scene.pass(60 * MINUTE);
+    scene.fetched(TWO, &[]);
+    scene.pass(60 * MINUTE);
+    scene.fetched(TWO, &[tip]);
+    for repo in &repos {
+        assert_eq!(scene.repo(repo).tips.get(&request.id), Some(&tip));
+    }
+    scene.pass(120 * MINUTE);
+    assert!(scene.fetches.is_empty(), "it is here");
+}

@@ -234,7 +234,8 @@ impl Hosts {
         Fetched {
             bytes: SIZE * came.len() as u64,
             requests: 3,
-            got: here.into_iter().chain(came).collect(),
+            got: came,
+            here,
             lacking: if all { lacks } else { Vec::new() },
             end,
         }

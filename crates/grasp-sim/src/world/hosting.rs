@@ -182,6 +182,7 @@ fn told((n, host): (usize, &crate::hosts::Host)) -> String {
 fn nothing(end: FetchEnd) -> Fetched {
     Fetched {
         got: Vec::new(),
+        here: Vec::new(),
         lacking: Vec::new(),
         bytes: 0,
         requests: 1,

@@ -222,3 +222,31 @@ fn new_events_do_not_fetch_twice_what_is_on_its_way() {
     let released = [2, 3].map(|n| field.released_at(n));
     assert_eq!(released, [Some(10_600), Some(20_600)]);
 }
+
+/// A large history that is put together takes our time, and not the server's.
+#[test]
+fn our_own_work_on_what_has_come_is_nobodys_slowness() {
+    let mut field = Field::new();
+    field.server("large", Server::with(&[1]).after(10 * MINUTE));
+    field.server("other", Server::with(&[1]));
+    field.hold(&repo(1), 1, &["large", "other"], Source::Synced);
+    field.pass_to(SECOND);
+    let no = field.asked[0].no;
+    field.hunt.on_flowing(no, 0, field.clock());
+    field.hunt.on_arrived(no, field.clock());
+    field.take();
+    for n in 10..40 {
+        let name = format!("steady{n}");
+        field.server(&name, steady());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(9 * MINUTE);
+    assert!(field.stopped.is_empty(), "nobody takes its place");
+    assert_eq!(field.asked_at()[0], (500, "large".to_owned()));
+    let of_repo = field.repos().into_iter().filter(|of| *of == repo(1));
+    assert_eq!(of_repo.count(), 1, "nor is anybody asked beside it");
+    // Another pack begins to come, and falls behind.
+    field.hunt.on_flowing(no, 0, field.clock());
+    field.pass(MINUTE);
+    assert!(field.stopped.contains(&no));
+}

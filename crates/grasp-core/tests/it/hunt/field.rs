@@ -28,6 +28,8 @@ pub struct Field {
     pub asked: Vec<Asked>,
     pub stopped: Vec<FetchNo>,
     pub notes: Vec<HuntNote>,
+    /// Repositories that nobody waits for any more, in order.
+    pub left: Vec<RepoId>,
     pub released: BTreeMap<EventId, Duration>,
     /// Events are released when the story says so.
     pub slow_release: bool,
@@ -130,6 +132,7 @@ impl Server {
         let said = |ids: Vec<ObjectId>| if answered { ids } else { Vec::new() };
         Fetched {
             got: said(got),
+            here: Vec::new(),
             lacking: said(lacking),
             bytes: 1_000,
             requests: self.requests,
@@ -145,13 +148,14 @@ impl Field {
 
     pub fn with(limits: HuntLimits) -> Self {
         Self {
-            hunt: Hunt::new(limits.clone(), 7),
+            hunt: Hunt::new(limits.clone()),
             now: Duration::ZERO,
             ground: Ground::default(),
             servers: BTreeMap::new(),
             asked: Vec::new(),
             stopped: Vec::new(),
             notes: Vec::new(),
+            left: Vec::new(),
             released: BTreeMap::new(),
             slow_release: false,
             halts_after: Duration::ZERO,
@@ -286,7 +290,7 @@ impl Field {
         let asked = asked.expect("it was asked for");
         asked.over = Some(self.now);
         let repo = asked.ask.repo.clone();
-        let came = fetched.got.iter().map(|id| (repo.clone(), *id));
+        let came = fetched.present().map(|id| (repo.clone(), *id));
         self.ground.here.extend(came);
         if !self.slow_release {
             self.release(&repo);
@@ -301,6 +305,7 @@ impl Field {
             match order {
                 Order::Fetch(no, ask) => self.begin(no, ask),
                 Order::Stop(no) => self.halt(no),
+                Order::Leave(repo) => self.left.push(repo),
             }
         }
         while let Some(note) = self.hunt.poll_note() {
