@@ -12,7 +12,7 @@ use crate::checkers::View;
 use crate::crowd::{is_us, relays_of};
 use crate::disk::Disk;
 use crate::forge::{self, US};
-use crate::net::{Net, Relay, place};
+use crate::net::{Compares, Net, Relay, place};
 
 /// Further ahead than this nothing is taken.
 const AHEAD: u64 = 15 * 60;
@@ -41,6 +41,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) forgets: bool,
     /// So few events of a key may wait that they take turns, each for half an hour.
     pub(crate) take_turns: bool,
+    /// Sets are compared with relays that can do so.
+    pub(crate) compares: bool,
     /// Events that were to be held, whether or not the disk took them.
     pub(crate) waited: &'a BTreeSet<EventId>,
 }
@@ -114,7 +116,7 @@ impl Expected<'_> {
         let due: Vec<&Arc<Event>> = relay.events().filter(is_due).collect();
         let later = |event: &Event| self.since == Since::Storm && relay.is_backdated(&event.id);
         for event in due.iter().filter(|event| !later(event)) {
-            if !self.is_settled(event) && !is_hidden_by_others(event, &due, relay) {
+            if !self.is_settled(event) && !self.is_hidden_by_others(event, &due, relay) {
                 return Err(format!(
                     "{} (kind {}) is at {} and did not come: {:?}",
                     event.id, event.kind, relay.name, relay.traits
@@ -122,6 +124,21 @@ impl Expected<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A relay that gives so many events at most, and with which as many are not compared, cannot
+    /// show what lies under them in one second.
+    fn is_hidden_by_others(&self, event: &Event, due: &[&Arc<Event>], relay: &Relay) -> bool {
+        let same = due.iter();
+        let same = same.filter(|other| other.created_at == event.created_at);
+        let same = same.count();
+        let compared = match relay.traits.compares {
+            _ if !self.compares => false,
+            Compares::Yes => true,
+            Compares::Most(most) => same <= most,
+            Compares::Refuses | Compares::Complains | Compares::Ignores => false,
+        };
+        !compared && relay.traits.cap.is_some_and(|cap| same >= cap)
     }
 
     /// It is for one of these repositories, or its own root is.
@@ -192,18 +209,6 @@ fn has_newer(event: &Event, disk: &Disk) -> bool {
         |other: &Event| other.address() == event.address() && Rank::of(other) > Rank::of(event);
     disk.once_held.values().any(|row| newer(&row.event))
         || disk.once_stored.values().any(|other| newer(other))
-}
-
-/// A relay that gives so many events at most, and does not compare, cannot show what lies under
-/// them in one second.
-fn is_hidden_by_others(event: &Event, due: &[&Arc<Event>], relay: &Relay) -> bool {
-    let Some(cap) = relay.traits.cap.filter(|_| !relay.traits.compares_sets()) else {
-        return false;
-    };
-    let same = due
-        .iter()
-        .filter(|other| other.created_at == event.created_at);
-    same.count() >= cap
 }
 
 fn repo_of(announcement: &Event) -> Option<RepoId> {

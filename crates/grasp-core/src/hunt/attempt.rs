@@ -168,6 +168,8 @@ pub struct Server {
     /// What it said in this attempt that it does not have.
     pub lacks: BTreeSet<ObjectId>,
     pub cuts: u8,
+    /// It made way for others in this attempt, and is asked once more after them.
+    pub again: bool,
     pub last: Option<Tried>,
 }
 
@@ -226,6 +228,7 @@ impl Quarry {
                 more: false,
                 lacks: BTreeSet::new(),
                 cuts: 0,
+                again: false,
                 last: server.and_then(|server| server.last),
             },
         });
@@ -284,6 +287,20 @@ impl Quarry {
     pub fn next(&self) -> impl Iterator<Item = &Server> {
         let servers = self.servers.iter();
         servers.filter(|server| server.ask == Ask::Next)
+    }
+
+    /// One that has not been asked in this attempt is to be.
+    pub fn is_to_ask_others(&self) -> bool {
+        self.next().any(|server| !server.again)
+    }
+
+    /// It is asked after all the others.
+    pub fn put_last(&mut self, url: &CloneUrl) {
+        let at = self.servers.iter().position(|server| server.url == *url);
+        if let Some(at) = at {
+            let server = self.servers.remove(at);
+            self.servers.push(server);
+        }
     }
 
     /// Servers that wait for this domain, in order.

@@ -75,6 +75,9 @@ impl Hunt {
         let server = quarry.server_mut(&flight.url);
         let server = server.filter(|server| server.ask == Ask::Asked(no));
         let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, now));
+        if goes_on && flight.given_up {
+            quarry.put_last(&flight.url);
+        }
         if is_full {
             quarry.servers.iter_mut().for_each(Server::set_aside);
         }
@@ -145,6 +148,8 @@ impl Server {
                 self.cuts < MAX_CUTS
             }
             FetchEnd::DiskLow => true,
+            // Some think for long before they begin.
+            FetchEnd::TooSlow if flight.given_up => !std::mem::replace(&mut self.again, true),
             _ => false,
         };
         match (goes_on, flight.path) {

@@ -88,7 +88,7 @@ impl Hunt {
         let rivals = going.filter(|flight| is_rival(flight));
         let full = crowded || rivals.clone().count() >= MAX_BESIDE;
         let all_late = !rivals.clone().any(|flight| flight.is_promising());
-        let somebody_waits = quarry.next().next().is_some();
+        let somebody_waits = quarry.is_to_ask_others();
         let is_rival = |no: &&FetchNo| self.flights.get(**no).is_some_and(is_rival);
         let among = quarry.flights.iter().filter(is_rival);
         if full

@@ -16,11 +16,11 @@ const MAX_TRIES: u8 = 3;
 const NO_EOSE: u32 = 2;
 
 impl Sync {
-    /// A relay that names no subscription means the newest one.
+    /// A relay that names no subscription means the newest one that it can mean.
     pub(super) fn on_notice(&mut self, relay: RelayNo, why: Complaint, now: Now) {
         let newest = self.peers.get(&relay).and_then(|peer| peer.session());
         let Some((no, compares)) = newest.and_then(|session| {
-            let no = session.newest_unanswered()?;
+            let no = session.newest_unanswered(why)?;
             let sub = session.subs.get(no)?;
             Some((no, matches!(sub.purpose, Purpose::Compare { .. })))
         }) else {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::batch::Batch;
 use super::capabilities::Capabilities;
 use super::downloads::BatchNo;
-use super::io::Fault;
+use super::io::{Complaint, Fault};
 use super::items::Items;
 use super::subs::{Purpose, Sub, Subs};
 use crate::clock::{Mono, Timestamp};
@@ -233,10 +233,17 @@ impl Session {
         })
     }
 
-    /// The request that an answer without a name is for.
-    pub fn newest_unanswered(&self) -> Option<SubNo> {
-        let mut busy = self.subs.busy().rev();
-        busy.find(|(_, sub)| sub.sent.is_none()).map(|(no, _)| no)
+    /// The request that a complaint without a name is about: the newest, of those that it can be
+    /// about.
+    pub fn newest_unanswered(&self, why: Complaint) -> Option<SubNo> {
+        let unanswered = || {
+            let busy = self.subs.busy().rev();
+            busy.filter(|(_, sub)| sub.sent.is_none())
+        };
+        let many = |sub: &Sub| why == Complaint::TooManyFilters && sub.filters() > 1;
+        let with_many = unanswered().find(|(_, sub)| many(sub));
+        let newest = with_many.or_else(|| unanswered().next());
+        newest.map(|(no, _)| no)
     }
 
     /// What is on its way for these may have passed something by: it is asked for again.

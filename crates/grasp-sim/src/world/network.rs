@@ -197,6 +197,7 @@ impl World<'_> {
             bootstrap: self.company.bootstrap,
             forgets: self.company.limits.remembered < SyncLimits::default().remembered,
             take_turns: self.climate.held_per_key < Limits::default().held_per_key,
+            compares: self.company.limits.negentropy,
             waited: &self.waited,
         };
         expected.compare()

@@ -267,3 +267,20 @@ fn who_had_the_data_is_who_sent_it() {
         assert_eq!(field.asked_at()[1].1, "two", "{end:?}");
     }
 }
+
+/// Large repositories take their time before anything comes of them.
+#[test]
+fn whoever_makes_way_for_others_is_asked_again_after_them() {
+    let mut field = Field::new();
+    field.server("slow", Server::with(&[1]).after(15 * SECOND));
+    let pits = ["pit1", "pit2", "pit3"];
+    for pit in pits {
+        let silent = Server::ends(FetchEnd::TooSlow).after(90 * SECOND);
+        field.server(pit, silent);
+    }
+    let all = [&["slow"], &pits[..]].concat();
+    field.hold(&repo(1), 1, &all, Source::Synced);
+    field.pass_to(3 * MINUTE);
+    let released = field.released_at(1).unwrap();
+    assert!(released < 130_000, "{released}");
+}

@@ -141,6 +141,20 @@ fn a_notice_without_a_name_means_the_newest_request() {
     assert_eq!(learned, 1, "two were too many");
 }
 
+/// Whatever else was asked after it: what has one filter does not have too many.
+#[test]
+fn a_notice_of_too_many_filters_means_a_request_that_has_many() {
+    let mut peers = Peers::connected(ONE);
+    let watch = peers.subscribed(ONE);
+    let (sub, filters) = watch.first().unwrap();
+    assert!(filters.len() > 1, "all that is watched at first");
+    peers.say(ONE, FromRelay::Notice(Complaint::TooManyFilters));
+    let asked = peers.asked(ONE);
+    assert!(asked.contains(&ToRelay::Unsubscribe(*sub)));
+    let compares_on = |what: &ToRelay| !matches!(what, ToRelay::EndReconcile(_));
+    assert!(asked.iter().all(compares_on), "{asked:?}");
+}
+
 #[test]
 fn who_we_are_is_shown_only_when_it_is_asked_for_and_once() {
     let mut peers = Peers::connected(ONE);
