@@ -234,10 +234,12 @@ impl Core {
             .into_iter()
             .partition(|place| self.lost.is_missing_in(&id, place));
         let nowhere = others.is_empty() && !missing.is_empty();
-        if nowhere && is_news {
+        let hides = nowhere && self.hidden.insert(id);
+        // It may have been known to be missing here, and the last place that had it is gone.
+        if nowhere && (is_news || hides) {
             self.seek(repo);
         }
-        if nowhere && self.hidden.insert(id) {
+        if hides {
             self.note_repair(repo, Repair::Hidden);
             self.commit(vec![Change::Hide(id)], Errand::Hidden(id));
         }

@@ -358,3 +358,30 @@ fn a_commit_that_one_repository_lacks_is_looked_for_again_every_hour() {
     scene.pass(120 * MINUTE);
     assert!(scene.fetches.is_empty(), "it is here");
 }
+
+/// What is missing here was served from another repository, until that one left.
+#[test]
+fn data_is_hunted_when_the_last_repository_that_had_it_is_gone() {
+    let mut scene = Scene::new();
+    let at = scene.unix();
+    let alices = forge::announcement_with_clones(&tool(ALICE), at, &[BOB], &[ONE]);
+    let bobs = forge::announcement(&tool(BOB), at, true, &[ALICE]);
+    scene.sync(&alices);
+    scene.sync(&bobs);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
+        .unwrap();
+    scene.pass(MINUTE);
+    scene.fetches.clear();
+    scene.git.lose_objects(&tool(ALICE), |_| true);
+    scene.restart();
+    scene.pass(5 * MINUTE);
+    assert!(scene.serves(&first) && scene.fetches.is_empty());
+    let gone = forge::deletion(BOB, scene.unix(), "e", &bobs.id.to_string());
+    assert_eq!(scene.publish(&gone), Answer::Accepted);
+    scene.pass(5 * MINUTE);
+    assert!(!scene.serves(&first), "nobody has it");
+    assert_eq!(scene.asked_of(), [ONE]);
+}
