@@ -26,6 +26,7 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
+use self::hold::Line;
 use self::hunting::Sought;
 pub use self::input::{Failed, GitDone, Input, Restore};
 use self::landing::Landing;
@@ -63,6 +64,8 @@ pub enum Wake {
     Expire,
     /// Something failed and is tried again.
     Retry,
+    /// Many events waited for one that has come, and not all of them were looked at.
+    LookAgain,
     /// A repository may have objects that nobody needs.
     Prune,
     /// Something is due with another relay.
@@ -99,13 +102,15 @@ pub struct Core {
     purgatory: Purgatory,
     jobs: FxHashMap<Job, Errand>,
     next_job: u64,
-    /// One at a time for each identifier; those that must be looked at again wait beside.
-    settling: FxHashMap<Identifier, Settle>,
+    /// One at a time for repositories that hang together, by their identifier and the owner of the
+    /// first of them; those that must be looked at again wait beside.
+    settling: FxHashMap<Identifier, BTreeMap<Pubkey, Settle>>,
     settle_again: BTreeMap<Identifier, BTreeSet<RepoId>>,
     landing: FxHashMap<EventId, Landing>,
     pushes: FxHashMap<PushId, Push>,
     /// Tips that were pushed before their event came.
     early_tips: EarlyTips,
+    to_look_at: Line,
     /// Where each tip was put, so that it can go with its event: about 200 bytes each.
     tips_at: FxHashMap<EventId, BTreeSet<RepoId>>,
     /// Repositories that git is making, and how often it was asked to.
@@ -137,8 +142,9 @@ pub struct Core {
 enum Errand {
     Created(RepoId),
     Discarded(Discard),
-    Settle(Identifier, usize),
-    Settled(Identifier),
+    /// Of the group that begins with this repository, the n-th.
+    Settle(RepoId, usize),
+    Settled(RepoId),
     Land(EventId, usize),
     Landed(Arc<Event>),
     LookedForTips(RepoId, Vec<EventId>),
@@ -196,6 +202,7 @@ impl Core {
             landing: FxHashMap::default(),
             pushes: FxHashMap::default(),
             early_tips: EarlyTips::default(),
+            to_look_at: Line::default(),
             tips_at: FxHashMap::default(),
             creating: FxHashMap::default(),
             out_of_step: FxHashSet::default(),
@@ -227,7 +234,7 @@ impl Core {
                 origin,
             } => self.on_event(ticket, event, &origin, facts),
             Input::Committed { ticket, outcome } => self.on_committed(ticket, outcome, facts),
-            Input::Swept { more } => self.on_swept(more),
+            Input::Swept { more } => self.on_swept(more, facts),
             Input::Written { job, outcomes } => self.on_written(job, outcomes, facts),
             Input::Git { job, outcome } => self.on_git(job, outcome, facts),
             Input::Push {
@@ -254,6 +261,7 @@ impl Core {
             self.sweep = Sweep::Running;
             self.effects.push_back(Effect::Sweep { until: now.unix });
         }
+        self.look_at_next(facts);
         self.expire(facts);
         self.retry(facts);
         self.prune(facts);
@@ -277,11 +285,13 @@ impl Core {
             Sweep::Running => None,
         };
         let retry = self.retries.next();
+        let again = (!self.to_look_at.is_empty()).then_some(self.now.mono);
         let sync = self.sync.poll_timeout();
         [
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
             retry.map(|at| (at, Wake::Retry)),
+            again.map(|at| (at, Wake::LookAgain)),
             self.prunes.next().map(|at| (at, Wake::Prune)),
             sync.map(|(at, timer)| (at, Wake::Sync(timer))),
             self.hunt.poll_timeout().map(|at| (at, Wake::Hunt)),
@@ -403,7 +413,7 @@ impl Core {
         facts: &dyn Facts,
     ) {
         match self.jobs.remove(&job) {
-            Some(Errand::Settled(identifier)) => self.on_settled(&identifier, outcomes, facts),
+            Some(Errand::Settled(first)) => self.on_settled(&first, outcomes, facts),
             Some(Errand::Landed(event)) => self.on_landed(&event, outcomes, facts),
             Some(Errand::WrittenDown(ids)) => {
                 self.on_written_down(job, &ids, outcomes.is_ok(), facts);
@@ -429,9 +439,7 @@ impl Core {
                     self.retry_later(Again::SetTip(repo.clone(), id));
                 }
             }
-            Some(Errand::Settle(identifier, n)) => {
-                self.on_settle_step(&identifier, n, outcome, facts);
-            }
+            Some(Errand::Settle(first, n)) => self.on_settle_step(&first, n, outcome, facts),
             Some(Errand::LookedForTips(repo, ids)) => {
                 self.on_looked_for_tips(repo, &ids, outcome, facts);
             }
@@ -452,7 +460,8 @@ impl Core {
         }
     }
 
-    fn on_swept(&mut self, more: bool) {
+    fn on_swept(&mut self, more: bool, facts: &dyn Facts) {
+        self.unhost_swept(facts);
         let pause = if more {
             Duration::from_millis(100)
         } else {

@@ -45,6 +45,9 @@ pub trait Facts {
     /// only through their root. A bounded number of them.
     fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>>;
 
+    /// Stored updates of this pull request. A bounded number of them.
+    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>>;
+
     /// A stored event names this one, by id or address, through `a A e E q`.
     fn is_named(&self, event: &Event) -> bool;
 

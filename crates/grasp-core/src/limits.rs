@@ -68,9 +68,15 @@ pub struct Limits {
 
     /// Events that wait for git data, of one author.
     pub held_per_key: usize,
+    /// Their JSON: a sixteenth of everybody's.
+    pub held_bytes_per_key: usize,
+    /// A quarter of both is for maintainers of served repositories.
     pub held_events: usize,
     /// Their JSON; parsed they take about three times as much.
     pub held_bytes: usize,
+    /// Announcements that have expired and are kept in mind for a day, with a quarter as many bytes
+    /// as what waits: 16 MiB, or 3.2 KiB each.
+    pub remembered_announcements: usize,
     /// How long an event waits for its git data.
     pub held_for: Duration,
     /// How long the tip of a pull request waits for its event.
@@ -89,6 +95,72 @@ pub struct Limits {
 
     pub sync: SyncLimits,
     pub hunt: HuntLimits,
+}
+
+/// So many events, and the bytes of their JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    pub events: usize,
+    pub bytes: usize,
+}
+
+impl Load {
+    pub fn add(&mut self, bytes: usize) {
+        self.events += 1;
+        self.bytes += bytes;
+    }
+
+    pub fn remove(&mut self, bytes: usize) {
+        self.events -= 1;
+        self.bytes -= bytes;
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, bytes: usize) -> Self {
+        self.add(bytes);
+        self
+    }
+
+    pub fn fits(self, most: Load) -> bool {
+        self.events <= most.events && self.bytes <= most.bytes
+    }
+
+    fn without_a_quarter(self) -> Self {
+        Self {
+            events: self.events - self.events / 4,
+            bytes: self.bytes - self.bytes / 4,
+        }
+    }
+}
+
+impl Limits {
+    /// What may wait for git data.
+    pub fn held_of_all(&self) -> Load {
+        Load {
+            events: self.held_events,
+            bytes: self.held_bytes,
+        }
+    }
+
+    /// Of those who maintain no served repository.
+    pub fn held_of_strangers(&self) -> Load {
+        self.held_of_all().without_a_quarter()
+    }
+
+    pub fn held_of_one(&self) -> Load {
+        Load {
+            events: self.held_per_key,
+            bytes: self.held_bytes_per_key,
+        }
+    }
+
+    pub fn kept_in_mind(&self) -> Load {
+        Load {
+            events: self.remembered_announcements,
+            bytes: self.held_bytes / 4,
+        }
+    }
 }
 
 /// Times and bounds of the sync with other relays.
@@ -313,8 +385,10 @@ impl Default for Limits {
             outbox_bytes: 4 * MIB,
             query_window_bytes: MIB,
             held_per_key: 500,
+            held_bytes_per_key: 4 * MIB,
             held_events: 20_000,
             held_bytes: 64 * MIB,
+            remembered_announcements: 5_000,
             held_for: Duration::from_secs(30 * 60),
             tip_for: Duration::from_secs(20 * 60),
             prune_every: Duration::from_secs(24 * 60 * 60),

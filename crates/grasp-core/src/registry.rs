@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::maintainers::MAX_MEMBERS;
+use crate::clock::Timestamp;
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Announcement, Identifier, Rank, RepoId};
 
@@ -40,9 +41,26 @@ struct Entry {
     standing: Standing,
     /// The state whose refs the repository has. It outlives its event and its author's
     /// membership, so that nothing older ever moves a ref.
-    applied: Option<Rank>,
+    applied: Option<Applied>,
     /// The keys that the announcement lists, to look one up.
     listed: FxHashSet<Pubkey>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Applied {
+    rank: Rank,
+    /// When the repository had refs for the first time.
+    since: Timestamp,
+}
+
+impl Applied {
+    /// A rank only rises, and what was first stays so.
+    fn rise(self, rank: Rank) -> Self {
+        Self {
+            rank: self.rank.max(rank),
+            since: self.since,
+        }
+    }
 }
 
 /// For each owner: who may sign.
@@ -56,8 +74,8 @@ pub struct Registry {
     /// For a key and identifier: whose announcements list it.
     listed_by: FxHashMap<RepoId, Vec<Pubkey>>,
     by_event: FxHashMap<EventId, RepoId>,
-    /// Ranks of repositories that are not announced now, in case they come back.
-    applied_before: FxHashMap<RepoId, Rank>,
+    /// States of repositories that are not announced now, in case they come back.
+    applied_before: FxHashMap<RepoId, Applied>,
     /// Maintainer sets that were asked for since the last change: they are asked for often.
     walks: RefCell<FxHashMap<Identifier, Walks>>,
     /// Announcements or standings that have changed since somebody looked.
@@ -129,23 +147,33 @@ impl Registry {
                 }
             }
         }
-        if let Some(rank) = entry.applied {
-            self.applied_before.insert(repo.clone(), rank);
+        if let Some(applied) = entry.applied {
+            self.applied_before.insert(repo.clone(), applied);
         }
     }
 
-    /// A rank only rises.
-    pub fn set_applied(&mut self, repo: &RepoId, rank: Rank) {
+    /// The repository has the refs of that state, and some refs since then, if it had none before.
+    pub fn set_applied(&mut self, repo: &RepoId, rank: Rank, since: Timestamp) {
+        let before = self.last_applied(repo).unwrap_or(Applied { rank, since });
+        let applied = before.rise(rank);
         match self.entries.get_mut(repo) {
-            Some(entry) => entry.applied = entry.applied.max(Some(rank)),
+            Some(entry) => entry.applied = Some(applied),
             None => {
-                let before = self.applied_before.entry(repo.clone()).or_insert(rank);
-                *before = rank.max(*before);
+                self.applied_before.insert(repo.clone(), applied);
             }
         }
     }
 
     pub fn applied(&self, repo: &RepoId) -> Option<Rank> {
+        self.last_applied(repo).map(|applied| applied.rank)
+    }
+
+    /// When a repository had refs for the first time.
+    pub fn refs_since(&self, repo: &RepoId) -> Option<Timestamp> {
+        self.last_applied(repo).map(|applied| applied.since)
+    }
+
+    fn last_applied(&self, repo: &RepoId) -> Option<Applied> {
         match self.entries.get(repo) {
             Some(entry) => entry.applied,
             None => self.applied_before.get(repo).copied(),
@@ -196,6 +224,17 @@ impl Registry {
             .iter()
             .filter(|(_, entry)| entry.announcement.lists_us)
             .map(|(repo, entry)| (repo, entry.standing))
+    }
+
+    /// Announcements that have ended; looks at all of them.
+    pub fn expired(&self, now: Timestamp) -> Vec<(RepoId, EventId)> {
+        let ended = |entry: &Entry| entry.announcement.expires.is_some_and(|at| at <= now);
+        let ended = self.entries.iter().filter(|(_, entry)| ended(entry));
+        let mut ended: Vec<_> = ended
+            .map(|(repo, entry)| (repo.clone(), entry.announcement.rank.id))
+            .collect();
+        ended.sort_unstable();
+        ended
     }
 
     fn entry(&self, author: &Pubkey, identifier: &Identifier) -> Option<&Entry> {

@@ -52,8 +52,35 @@ impl Objects {
             .map(|found| found.map(|header| kind(header.kind())))
     }
 
+    /// Of many objects, most of which may not be here. For all that are not found the disk is
+    /// looked at once more, and only once: each look reads the folder of packs.
     pub fn kinds(&self, ids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>, GitError> {
-        ids.iter().map(|id| self.kind(id)).collect()
+        let mut kinds = self.known_kinds(ids)?;
+        let missed = ids.iter().zip(&kinds).filter(|(_, kind)| kind.is_none());
+        let missed: Vec<ObjectId> = missed.map(|(id, _)| *id).collect();
+        let Some(first) = missed.first() else {
+            return Ok(kinds);
+        };
+        self.kind(first)?;
+        let found = self.known_kinds(&missed)?;
+        let missing = kinds.iter_mut().filter(|kind| kind.is_none());
+        for (kind, found) in missing.zip(found) {
+            *kind = found;
+        }
+        Ok(kinds)
+    }
+
+    /// As far as the disk was looked at before.
+    fn known_kinds(&self, ids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>, GitError> {
+        self.ask(|handle| {
+            let mut known = handle.clone();
+            known.refresh_never();
+            let look = |id: &ObjectId| known.try_header(&gix(id));
+            let found = ids.iter().map(look);
+            found
+                .map(|found| found.map(|found| found.map(|header| kind(header.kind()))))
+                .collect::<Result<Vec<_>, _>>()
+        })
     }
 
     pub fn contains(&self, id: &ObjectId) -> Result<bool, GitError> {
@@ -90,6 +117,25 @@ impl Objects {
         }
         let content = self.read(id)?;
         Ok(content.as_deref().and_then(CommitSummary::parse))
+    }
+
+    /// The last commits of a branch, along first parents: at most so many. It ends where one is
+    /// not here or cannot be read.
+    pub fn log(
+        &self,
+        tip: &ObjectId,
+        most: usize,
+    ) -> Result<Vec<(ObjectId, CommitSummary)>, GitError> {
+        let mut log = Vec::new();
+        let mut next = Some(*tip);
+        while let Some(id) = next.filter(|_| log.len() < most) {
+            let Some(summary) = self.commit_summary(&id)? else {
+                break;
+            };
+            log.push((id, summary));
+            next = self.first_parent(&id)?;
+        }
+        Ok(log)
     }
 
     /// None for what is no commit, has no parent, or cannot be read.

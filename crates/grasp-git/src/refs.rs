@@ -141,7 +141,7 @@ impl Repo {
         self.dir().join("packed-refs")
     }
 
-    fn head(&self) -> Result<Option<RefName>, GitError> {
+    pub(crate) fn head(&self) -> Result<Option<RefName>, GitError> {
         let path = self.dir().join("HEAD");
         let content = files::read_small(&path, MAX_LOOSE)?
             .ok_or_else(|| GitError::damaged(&path, "is missing"))?;

@@ -61,10 +61,13 @@ pub(crate) const INCOMING: &str = "incoming-";
 pub(crate) const PRUNING: &str = "pruning-";
 
 impl Repo {
-    /// Makes an empty repository with HEAD at `refs/heads/master`. False if there was one.
+    /// Makes an empty repository with HEAD at `refs/heads/master`. False if there was one, whose
+    /// HEAD is made anew if nothing can be read there.
     pub fn create(dir: &Path) -> Result<(Self, bool), GitError> {
         let dir = absolute(dir)?;
-        if let Ok(repo) = Self::open(&dir) {
+        if dir.join("objects").is_dir() {
+            let repo = Self { dir };
+            repo.mend_head()?;
             return Ok((repo, false));
         }
         let parent = parent_of(&dir)?;
@@ -98,6 +101,15 @@ impl Repo {
             return Err(GitError::damaged(&dir, "HEAD or objects are missing"));
         }
         Err(GitError::NotFound(dir))
+    }
+
+    fn mend_head(&self) -> Result<(), GitError> {
+        match self.head() {
+            Err(error) if error.is_damaged() => {
+                files::replace(&self.dir.join("HEAD"), HEAD.as_bytes())
+            }
+            read => read.map(drop),
+        }
     }
 
     /// It vanishes at once, also when it is damaged; the space comes back after. False if there

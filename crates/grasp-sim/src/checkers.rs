@@ -8,8 +8,8 @@ use grasp_core::nip34::state::Targets;
 use grasp_core::nip34::{Announcement, PullRequest, State};
 use grasp_core::push::Decision;
 use grasp_core::{
-    Answer, Change, Core, Effect, Event, EventId, GitTask, Kind, Limits, PushId, RepoId, Service,
-    StoreOutcome, Ticket, Timestamp,
+    Answer, Change, Core, Effect, Event, EventId, GitDone, GitTask, Input, Job, Kind, Limits,
+    PushId, RepoId, Service, StoreOutcome, Ticket, Timestamp,
 };
 
 use crate::disk::Disk;
@@ -43,7 +43,13 @@ pub(crate) struct Checkers {
     pub(crate) outstanding: usize,
     pub(crate) sweeps: usize,
     pushes: BTreeMap<PushId, Pushing>,
+    probes: BTreeMap<Job, (RepoId, Arc<[ObjectId]>)>,
+    missing: Missing,
 }
+
+/// What git has said last of objects that were not there. Some may have come since, and the core
+/// not have heard of it.
+type Missing = BTreeMap<RepoId, BTreeSet<ObjectId>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pushing {
@@ -69,6 +75,26 @@ impl Checkers {
 
     pub(crate) fn taken(&mut self, push: PushId) {
         self.pushes.insert(push, Pushing::Taken);
+    }
+
+    /// Git's answer reaches the core.
+    pub(crate) fn heard(&mut self, input: &Input) {
+        let Input::Git { job, outcome } = input else {
+            return;
+        };
+        let Some((repo, objects)) = self.probes.remove(job) else {
+            return;
+        };
+        let missing = self.missing.entry(repo).or_default();
+        let Ok(GitDone::Probed(kinds)) = outcome else {
+            return;
+        };
+        for (id, kind) in objects.iter().zip(kinds) {
+            match kind {
+                Some(_) => missing.remove(id),
+                None => missing.insert(*id),
+            };
+        }
     }
 
     pub(crate) fn open_pushes(&self) -> usize {
@@ -109,10 +135,15 @@ impl Checkers {
             | Effect::StopFetch(_)
             | Effect::LeaveHunt(_)
             | Effect::Hunted(_) => {}
-            Effect::Git { repo, task, .. } => {
+            Effect::Git { job, repo, task } => {
                 self.outstanding += 1;
-                if let GitTask::Apply(targets) = task {
-                    is_authorised(repo, targets, view)?;
+                match task {
+                    GitTask::Apply(targets) => is_authorised(repo, targets, view, &self.missing)?,
+                    GitTask::Probe(objects) => {
+                        let asked = (repo.clone(), Arc::clone(objects));
+                        self.probes.insert(*job, asked);
+                    }
+                    _ => {}
                 }
             }
             Effect::Decide { push, decision } => self.decide(*push, decision)?,
@@ -183,7 +214,12 @@ impl Checkers {
 
 /// Refs move only to what a maintainer has signed, and to nothing that is not durable or about
 /// to be.
-fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<(), String> {
+fn is_authorised(
+    repo: &RepoId,
+    targets: &Targets,
+    view: &View<'_>,
+    missing: &Missing,
+) -> Result<(), String> {
     let registry = view.core.registry();
     if targets.refs.is_empty() && !view.disk.applied.contains_key(repo) {
         return Ok(());
@@ -191,7 +227,13 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     // What it had before is its own, whoever maintains it now.
     let applied = registry.applied(repo);
     let applied = applied.and_then(|rank| view.states.get(&rank.id));
-    if applied.is_some_and(|state| says(state, targets, repo, view)) {
+    let found = view.git.get(repo);
+    let missing = missing.get(repo);
+    let is_lost = |id: &ObjectId| {
+        found.is_none_or(|found| !found.objects.contains(id))
+            || missing.is_some_and(|missing| missing.contains(id))
+    };
+    if applied.is_some_and(|state| says(state, targets, is_lost)) {
         return Ok(());
     }
     let here = |id: &EventId| {
@@ -201,7 +243,7 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
     };
     let signs = |state: &State| {
         state.identifier == repo.identifier
-            && says(state, targets, repo, view)
+            && says(state, targets, is_lost)
             && registry.is_maintainer(repo, &state.author)
             && here(&state.rank.id)
     };
@@ -213,9 +255,7 @@ fn is_authorised(repo: &RepoId, targets: &Targets, view: &View<'_>) -> Result<()
 }
 
 /// These are the refs of that state, without those whose objects are lost.
-fn says(state: &State, targets: &Targets, repo: &RepoId, view: &View<'_>) -> bool {
-    let found = view.git.get(repo);
-    let is_here = |id: &ObjectId| found.is_some_and(|found| found.objects.contains(id));
+fn says(state: &State, targets: &Targets, is_lost: impl Fn(&ObjectId) -> bool) -> bool {
     let Ok(signed) = &state.refs else {
         return false;
     };
@@ -223,19 +263,20 @@ fn says(state: &State, targets: &Targets, repo: &RepoId, view: &View<'_>) -> boo
     let mut left_out = signed.refs.iter();
     **signed == *targets
         || set.all(|(name, id)| signed.refs.get(name) == Some(id))
-            && left_out.all(|(name, id)| targets.refs.contains_key(name) || !is_here(id))
+            && left_out.all(|(name, id)| targets.refs.contains_key(name) || is_lost(id))
 }
 
 /// Held events are within their bounds.
 pub(crate) fn quotas(core: &Core, limits: &Limits) -> Result<(), String> {
     let purgatory = core.purgatory();
-    let too_many = |held: &grasp_core::purgatory::Held| {
-        purgatory.of_author_count(&held.event.pubkey) > limits.held_per_key
+    let fits = |held: &grasp_core::purgatory::Held| {
+        let own = purgatory.waiting_of(&held.event.pubkey);
+        own.fits(limits.held_of_one())
     };
-    if purgatory.len() > limits.held_events
-        || purgatory.bytes() > limits.held_bytes
-        || purgatory.iter().any(too_many)
-    {
+    let all_fit = purgatory.waiting().fits(limits.held_of_all())
+        && purgatory.kept_in_mind().fits(limits.kept_in_mind())
+        && purgatory.iter().all(fits);
+    if !all_fit {
         return Err("purgatory is over its bounds".to_owned());
     }
     Ok(())
@@ -252,7 +293,7 @@ pub(crate) fn commit(
     let mut outcomes = outcomes.iter();
     for change in changes {
         match change {
-            Change::Applied { repo, rank } if before.get(repo) > Some(rank) => {
+            Change::Applied { repo, rank, .. } if before.get(repo) > Some(rank) => {
                 return Err(format!("{repo:?} goes back to {}", rank.id));
             }
             Change::Store(event) => {
@@ -297,6 +338,9 @@ fn is_complete(event: &Arc<Event>, view: &View<'_>, us: &Service) -> Result<(), 
     }
 }
 
+/// States of one author and identifier that are kept.
+const NEWEST_STATES: usize = 8;
+
 /// Held and acknowledged: still held, or served, or gone for a reason.
 pub(crate) fn nothing_is_lost(
     acknowledged: &BTreeMap<EventId, Arc<Event>>,
@@ -308,13 +352,15 @@ pub(crate) fn nothing_is_lost(
         let here = disk.held.contains_key(id) || disk.once_stored.contains_key(id);
         let gone = disk.foresee(event).is_some() || event.is_expired(now);
         let in_time = disk.once_held.get(id).is_some_and(|row| now < row.until);
-        let newer = |row: &&crate::disk::Row| {
-            event.kind == Kind::ANNOUNCEMENT
-                && row.event.address() == event.address()
+        let after = |row: &&crate::disk::Row| {
+            row.event.address() == event.address()
                 && grasp_core::nip34::Rank::of(&row.event) > grasp_core::nip34::Rank::of(event)
         };
+        let newer = |row: &&crate::disk::Row| event.kind == Kind::ANNOUNCEMENT && after(row);
         let replaced = disk.once_held.values().any(|row| newer(&row));
-        if !here && !gone && in_time && !replaced {
+        let outnumbered = event.kind == Kind::STATE
+            && disk.once_held.values().filter(after).count() >= NEWEST_STATES;
+        if !here && !gone && in_time && !replaced && !outnumbered {
             return Err(format!("{id} was acknowledged and is lost"));
         }
     }

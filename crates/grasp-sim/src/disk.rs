@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::nip34::{self, PullRequest, Rank, Target, targets};
+use grasp_core::nip34::{self, PULL_REQUEST_UPDATE, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
     Change, Event, EventId, Facts, Filter, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome,
@@ -30,6 +30,7 @@ pub struct Disk {
     vanished: BTreeMap<Pubkey, Timestamp>,
     pub held: BTreeMap<EventId, Row>,
     pub applied: BTreeMap<RepoId, Rank>,
+    refs_since: BTreeMap<RepoId, Timestamp>,
     /// Stored, and shown to no reader.
     hidden: BTreeSet<EventId>,
     /// What is known of other relays, and events that need not be fetched again.
@@ -61,8 +62,9 @@ impl Disk {
                 Change::Unhold(id) => {
                     self.held.remove(id);
                 }
-                Change::Applied { repo, rank } => {
+                Change::Applied { repo, rank, since } => {
                     self.applied.insert(repo.clone(), *rank);
+                    self.refs_since.insert(repo.clone(), *since);
                 }
                 Change::Hide(id) => {
                     if self.stored.contains_key(id) {
@@ -209,6 +211,7 @@ impl Disk {
         let applied = self.applied.iter().map(|(repo, rank)| Restore::Applied {
             repo: repo.clone(),
             rank: *rank,
+            since: self.refs_since.get(repo).copied().unwrap_or_default(),
         });
         let hidden = self.hidden.iter().filter(|id| self.is_stored(id));
         let hidden = hidden.map(|id| Restore::Hidden(*id));
@@ -271,6 +274,15 @@ impl Facts for Disk {
         let all = self.stored.values();
         all.filter(|event| kinds.contains(&event.kind))
             .filter(|event| named(event) || root_named(event))
+            .cloned()
+            .collect()
+    }
+
+    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
+        let target = Target::Event(*pull_request);
+        let all = self.stored.values();
+        all.filter(|event| event.kind == PULL_REQUEST_UPDATE)
+            .filter(|event| targets(event).any(|named| named == target))
             .cloned()
             .collect()
     }

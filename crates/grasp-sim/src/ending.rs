@@ -101,6 +101,8 @@ fn has_all(objects: &BTreeSet<ObjectId>, state: &State) -> bool {
 fn nothing_newer_waits(repo: &RepoId, standing: Standing, view: &View<'_>) -> Result<(), String> {
     let registry = view.core.registry();
     let applied = registry.applied(repo);
+    let since = registry.refs_since(repo);
+    let had_refs = |state: &State| since.is_some_and(|since| since < state.rank.created_at);
     let held = view.disk.held.values().map(|row| &row.event);
     let known = held.chain(view.disk.stored());
     let states = known.filter(|event| event.kind == Kind::STATE);
@@ -109,7 +111,7 @@ fn nothing_newer_waits(repo: &RepoId, standing: Standing, view: &View<'_>) -> Re
         let better = state.identifier == repo.identifier
             && Some(state.rank) > applied
             && registry.is_maintainer(repo, &state.author)
-            && (!empties || standing == Standing::Served)
+            && (!empties || standing == Standing::Served && had_refs(&state))
             && is_here(&state, view);
         if better {
             return Err(format!("{repo:?} should have state {}", state.rank.id));

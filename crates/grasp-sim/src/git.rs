@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grasp_core::git::{ObjectId, RefName, Refs};
+use grasp_core::nip34::state::Targets;
 use grasp_core::{EventId, Failed, GitDone, GitTask, RepoId};
 
 use crate::forge::kind_of;
@@ -74,6 +75,13 @@ impl Git {
     }
 
     /// The process that had prepared something is gone.
+    /// HEAD is damaged, and made anew as that of a new repository.
+    pub fn lose_head(&mut self, repo: &RepoId) {
+        if let Some(repo) = self.repos.get_mut(repo) {
+            repo.head = None;
+        }
+    }
+
     pub fn forget_prepared(&mut self) {
         for repo in self.repos.values_mut() {
             repo.prepared = None;
@@ -160,7 +168,10 @@ impl Repo {
                 Ok(GitDone::Done)
             }
             GitTask::Look => Ok(GitDone::Refs {
-                refs: self.refs.clone(),
+                found: Targets {
+                    refs: self.refs.clone(),
+                    head: self.head.clone(),
+                },
                 tips: self.tips.iter().map(|(id, tip)| (*id, *tip)).collect(),
             }),
             GitTask::Create

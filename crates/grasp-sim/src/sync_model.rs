@@ -12,7 +12,7 @@ use crate::checkers::View;
 use crate::crowd::{is_us, relays_of};
 use crate::disk::Disk;
 use crate::forge::{self, US};
-use crate::net::{Compares, Net, Relay, place};
+use crate::net::{Net, Relay, place};
 
 /// Further ahead than this nothing is taken.
 const AHEAD: u64 = 15 * 60;
@@ -36,13 +36,13 @@ pub(crate) struct Expected<'a> {
     pub(crate) calm_at: std::time::Duration,
     pub(crate) relays_per_repository: usize,
     pub(crate) bootstrap: usize,
+    /// Whether we compare at all.
+    pub(crate) compares: bool,
     /// So few events are remembered that some are forgotten that came too early, and not missed
     /// when their time has come.
     pub(crate) forgets: bool,
     /// So few events of a key may wait that they take turns, each for half an hour.
     pub(crate) take_turns: bool,
-    /// Sets are compared with relays that can do so.
-    pub(crate) compares: bool,
     /// Events that were to be held, whether or not the disk took them.
     pub(crate) waited: &'a BTreeSet<EventId>,
 }
@@ -126,19 +126,17 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// A relay that gives so many events at most, and with which as many are not compared, cannot
-    /// show what lies under them in one second.
+    /// A relay that gives so many events at most, and with which nothing is compared, cannot show
+    /// what lies under them in one second.
     fn is_hidden_by_others(&self, event: &Event, due: &[&Arc<Event>], relay: &Relay) -> bool {
-        let same = due.iter();
-        let same = same.filter(|other| other.created_at == event.created_at);
-        let same = same.count();
-        let compared = match relay.traits.compares {
-            _ if !self.compares => false,
-            Compares::Yes => true,
-            Compares::Most(most) => same <= most,
-            Compares::Refuses | Compares::Complains | Compares::Ignores => false,
+        let compared = self.compares && relay.traits.compares_sets();
+        let Some(cap) = relay.traits.cap.filter(|_| !compared) else {
+            return false;
         };
-        !compared && relay.traits.cap.is_some_and(|cap| same >= cap)
+        let same = due
+            .iter()
+            .filter(|other| other.created_at == event.created_at);
+        same.count() >= cap
     }
 
     /// It is for one of these repositories, or its own root is.
@@ -181,8 +179,6 @@ impl Expected<'_> {
         }
         match event.kind {
             Kind::ANNOUNCEMENT => !lists_us(event) || has_newer(event, disk),
-            // Others have dropped what was replaced, and it is asked of some of them only.
-            Kind::STATE if has_newer(event, disk) => true,
             Kind::STATE => State::read(event).map_or(true, |state| {
                 let repos = registry.maintained_by(&state.author, &state.identifier);
                 repos.is_empty()

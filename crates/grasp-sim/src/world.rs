@@ -434,6 +434,7 @@ impl<'t> World<'t> {
             Happening::Work { life, repo } if life == self.life => self.work(&repo),
             Happening::Hear { life, input } if life == self.life => {
                 self.checkers.outstanding -= usize::from(!matches!(input, Input::Fetched { .. }));
+                self.checkers.heard(&input);
                 self.feed(input)
             }
             Happening::Transfer { life, push } if life == self.life => self.transfer(push),

@@ -76,6 +76,14 @@ impl Facts for Store {
         found.unwrap_or_default()
     }
 
+    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
+        let found = asking!(self, |kv| {
+            let (id, kinds) = (pull_request.to_string(), [nip34::PULL_REQUEST_UPDATE]);
+            read_all(kv, &naming(kv, b'e', &id, &kinds, MAX_ROOTS)?)
+        });
+        found.unwrap_or_default()
+    }
+
     fn is_named(&self, event: &Event) -> bool {
         let id = event.id.to_string();
         let mut names = vec![(b'e', id.clone()), (b'q', id)];

@@ -154,7 +154,9 @@ impl Store {
                             remembered,
                         } => batch.hold(event, *until, *remembered)?,
                         Change::Unhold(id) => batch.unhold(id)?,
-                        Change::Applied { repo, rank } => batch.applied(repo, rank)?,
+                        Change::Applied { repo, rank, since } => {
+                            batch.applied(repo, rank, *since)?
+                        }
                         Change::Hide(id) => batch.hide(id)?,
                         Change::Show(id) => batch.show(id)?,
                         Change::Relay(memory) => batch.know_relay(memory)?,

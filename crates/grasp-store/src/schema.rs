@@ -331,13 +331,29 @@ pub(crate) fn applied_key(repo: &RepoId) -> Vec<u8> {
     [&repo.owner.0[..], repo.identifier.as_str().as_bytes()].concat()
 }
 
+/// A row of `Applied`: since when there are refs, before the state that they are of.
+pub(crate) fn applied_row(rank: &Rank, since: Timestamp) -> Vec<u8> {
+    let place = Place::new(rank.created_at, &rank.id);
+    [&since.0.to_be_bytes()[..], &place.0].concat()
+}
+
+/// In rows without the time, the state itself is the first that is known.
+fn read_since(value: &[u8], rank: &Rank) -> Timestamp {
+    let since = value.first_chunk().filter(|_| value.len() > SUFFIX);
+    since.map_or(rank.created_at, |since| {
+        Timestamp(u64::from_be_bytes(*since))
+    })
+}
+
 pub(crate) fn read_applied(key: &[u8], value: &[u8]) -> Result<Restore, StoreError> {
     let (owner, identifier) = key.split_first_chunk().ok_or_else(damaged)?;
     let identifier = std::str::from_utf8(identifier).map_err(|_| damaged())?;
     let identifier = Identifier::parse(identifier).map_err(|_| damaged())?;
+    let rank = read_rank(value)?;
     Ok(Restore::Applied {
         repo: RepoId::new(Pubkey(*owner), identifier),
-        rank: read_rank(value)?,
+        since: read_since(value, &rank),
+        rank,
     })
 }
 
@@ -415,4 +431,23 @@ fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
 
 fn damaged() -> StoreError {
     StoreError::Damaged("a row has the wrong length".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_without_a_time_begins_with_its_state() {
+        let rank = Rank {
+            created_at: Timestamp(7),
+            id: EventId([3; 32]),
+        };
+        let row = applied_row(&rank, Timestamp(5));
+        assert_eq!(read_rank(&row).unwrap(), rank);
+        assert_eq!(read_since(&row, &rank), Timestamp(5));
+        let (_, bare) = row.split_at(8);
+        assert_eq!(read_rank(bare).unwrap(), rank);
+        assert_eq!(read_since(bare, &rank), Timestamp(7));
+    }
 }

@@ -123,10 +123,14 @@ impl<'w, W: Write> Batch<'w, W> {
         self.kv.delete(Table::Held, &id.0)
     }
 
-    pub(crate) fn applied(&mut self, repo: &RepoId, rank: &Rank) -> Result<(), StoreError> {
-        let place = Place::new(rank.created_at, &rank.id);
-        self.kv
-            .put(Table::Applied, &schema::applied_key(repo), &place.0)
+    pub(crate) fn applied(
+        &mut self,
+        repo: &RepoId,
+        rank: &Rank,
+        since: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (key, row) = (schema::applied_key(repo), schema::applied_row(rank, since));
+        self.kv.put(Table::Applied, &key, &row)
     }
 
     pub(crate) fn hide(&mut self, id: &EventId) -> Result<(), StoreError> {

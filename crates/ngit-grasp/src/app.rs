@@ -23,6 +23,7 @@ use crate::phase::Phase;
 use crate::relay::Relay;
 use crate::remote;
 use crate::remote::auth::Signer;
+use crate::status::{Lookout, Watch};
 
 /// How long connections may take to end before they are cut. With one second for the cut, three
 /// for the last commit and one for the runtime, an operator waits ten seconds at most.
@@ -117,6 +118,10 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         watching.clone(),
     ));
     let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
+    let kept_tidy = Arc::clone(&repositories);
+    let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
+    let watch = Watch::new(&config, Arc::clone(&store), Arc::clone(&metrics));
+    let lookout = Arc::new(Lookout::new(engine.driver.clone(), watch));
     let git = Arc::new(GitSite::new(
         &config,
         repositories,
@@ -131,14 +136,17 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         relay,
         git,
         engine.driver.clone(),
+        lookout,
     ));
     let server = http::Server::start(listener, site, &config, watching);
 
     stop_signal.received().await;
     tracing::info!("stopping: no new connections, answers on their way are sent");
     server.finish(&phase, CLOSE_CONNECTIONS).await;
-    measuring.abort();
-    let _ = measuring.await;
+    for task in [measuring, repacking] {
+        task.abort();
+        let _ = task.await;
+    }
     let ended = tokio::task::spawn_blocking(move || engine.stop());
     if !matches!(tokio::time::timeout(LAST_COMMIT, ended).await, Ok(Ok(()))) {
         tracing::error!("the engine did not end in order");

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::fetch::{self, Word};
 use crate::ingest::{Reply, Room};
 use crate::perform::Performer;
-use crate::status::Report;
+use crate::status::{RepoSync, Report};
 
 /// Inputs handled between two hand-overs to the writer.
 const TURN: usize = 1_024;
@@ -97,6 +97,7 @@ enum Message {
     Idle(Sender<()>),
     WindDown,
     Status(oneshot::Sender<Report>),
+    Repository(RepoId, oneshot::Sender<RepoSync>),
     Stop,
 }
 
@@ -177,6 +178,13 @@ impl Handle {
     pub fn status(&self) -> oneshot::Receiver<Report> {
         let (sender, receiver) = oneshot::channel();
         self.send(Message::Status(sender));
+        receiver
+    }
+
+    /// How sync stands with one repository.
+    pub fn repository(&self, repo: RepoId) -> oneshot::Receiver<RepoSync> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Message::Repository(repo, sender));
         receiver
     }
 
@@ -357,7 +365,11 @@ impl Driver {
             Message::WindDown => self.wind_down(),
             Message::Status(asked) => {
                 // Whoever is gone does not want to know.
-                let _ = asked.send(Report::of(&self.core, now));
+                let lately = |sync: &_| self.performer.lately(sync);
+                let _ = asked.send(Report::of(&self.core, lately, now));
+            }
+            Message::Repository(repo, asked) => {
+                let _ = asked.send(RepoSync::of(&self.core, &repo));
             }
             Message::Stop => {
                 self.wind_down();

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crash;
+mod disk;
 pub mod doctor;
 pub mod driver;
 pub mod engine;

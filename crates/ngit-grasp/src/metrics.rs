@@ -15,6 +15,11 @@ use prometheus::{
 
 pub use self::hunt::{Ended, HuntMetrics};
 pub use self::sync::SyncMetrics;
+use crate::status::GitTraffic;
+
+/// The results of a push and of a fetch that went well.
+pub const ACCEPTED: &str = "accepted";
+pub const SERVED: &str = "served";
 
 pub struct Metrics {
     registry: Registry,
@@ -234,6 +239,20 @@ impl Metrics {
             .observe(seconds);
     }
 
+    /// What git brought and took since the start.
+    pub fn git_traffic(&self) -> GitTraffic {
+        let pushes = self.pushes.with_label_values(&[ACCEPTED]).get();
+        let all: f64 = self.pushes.collect().iter().map(sum).sum();
+        GitTraffic {
+            running: self.git_running.get().unsigned_abs(),
+            pushes,
+            pushes_refused: (all as u64).saturating_sub(pushes),
+            clones: self.fetches.with_label_values(&[SERVED]).get(),
+            received_bytes: self.git_bytes_in.get(),
+            sent_bytes: self.git_bytes_out.get(),
+        }
+    }
+
     /// Every metric, in the order of its making; also those that have no series yet.
     pub fn descriptions(&self) -> &[Description] {
         &self.descriptions
@@ -247,6 +266,12 @@ impl Metrics {
             .encode_to_string(&self.registry.gather())
             .unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+/// Of all series.
+fn sum(family: &prometheus::proto::MetricFamily) -> f64 {
+    let series = family.get_metric().iter();
+    series.map(|one| one.get_counter().get_value()).sum()
 }
 
 fn number(count: impl TryInto<i64>) -> i64 {

@@ -239,6 +239,7 @@ fn fault_label(fault: Fault) -> &'static str {
         Fault::OffFilter => "off_filter",
         Fault::UnknownSubscription => "unknown_subscription",
         Fault::Flood => "flood",
+        Fault::Hollow => "hollow",
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use grasp_core::nip34;
 use grasp_core::push::{Decision, PushRefusal};
 use grasp_core::registry::Standing;
+use grasp_core::sync::Status;
 use grasp_core::{
     Answer, Core, Effect, EventId, Kind, Limits, Now, PushId, Repair, RepoId, StoreOutcome, Ticket,
     Timestamp,
@@ -16,10 +17,11 @@ use crate::driver::{Awaited, PushReply};
 use crate::fetch::Fetcher;
 use crate::hosting::worker;
 use crate::ingest::{Reply, Room, Word};
-use crate::metrics::Metrics;
+use crate::metrics::{ACCEPTED, Metrics};
 use crate::notes::{HuntNotes, Notes};
 use crate::relay::live;
 use crate::remote::Remotes;
+use crate::status::{Lately, Pace};
 use crate::writer::{self, Order};
 
 /// The kinds that wait for git data, and all that wait with them.
@@ -59,6 +61,7 @@ pub struct Performer {
     metrics: Arc<Metrics>,
     notes: Notes,
     hunt_notes: HuntNotes,
+    pace: Pace,
     held_for: Duration,
     waiting: FxHashMap<Ticket, Waiting>,
     pushes: FxHashMap<PushId, PushReply>,
@@ -93,6 +96,7 @@ impl Performer {
             notes: Notes::new(Arc::clone(&metrics), &limits.sync),
             hunt_notes: HuntNotes::new(Arc::clone(&metrics)),
             metrics,
+            pace: Pace::default(),
             held_for: limits.held_for,
             waiting: FxHashMap::default(),
             pushes: FxHashMap::default(),
@@ -152,10 +156,19 @@ impl Performer {
             let count = count.filter(|(_, found)| *found == standing).count();
             self.metrics.set_repositories(name, count);
         }
-        self.notes.show(&core.sync().status(now), Instant::now());
+        let sync = core.sync().status(now);
+        self.notes.show(&sync, Instant::now());
+        let git = self.metrics.git_traffic();
+        self.pace.note(&sync, git.pushes, git.clones, now.mono);
         let hunt = core.hunt();
         let (totals, domains) = (hunt.totals(now.mono), hunt.domains(now.mono));
         self.hunt_notes.show(&totals, &domains, Instant::now());
+    }
+
+    /// What happened in the last minute.
+    pub fn lately(&self, sync: &Status) -> Lately {
+        let git = self.metrics.git_traffic();
+        self.pace.lately(sync, git.pushes, git.clones)
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {
@@ -224,7 +237,7 @@ impl Performer {
 
     fn report(&mut self, push: PushId, result: Result<(), PushRefusal>) {
         match &result {
-            Ok(()) => self.metrics.push("accepted"),
+            Ok(()) => self.metrics.push(ACCEPTED),
             Err(refusal) => self.metrics.push(refusal.label()),
         }
         if let Some(reply) = self.pushes.remove(&push) {

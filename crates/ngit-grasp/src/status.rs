@@ -1,28 +1,37 @@
 //! How the server stands: `GET /api/status` tells it as JSON, and `ngit-grasp status` asks there
 //! and prints it for people.
 
+mod coverage;
 mod hunt;
+mod machine;
+mod pace;
+mod repository;
+mod snapshot;
+pub mod verdict;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use grasp_core::registry::Standing;
 use grasp_core::sync::Status;
 use grasp_core::{Core, Now, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Mutex;
 
+pub use self::coverage::Coverage;
 pub use self::hunt::{HeldEvent, HuntReport};
+pub use self::machine::{GitTraffic, Machine, Watch};
+pub use self::pace::{Lately, Pace};
+pub use self::repository::{RepoRelay, RepoSync};
+#[cfg(test)]
+pub use self::snapshot::fresh;
+pub use self::snapshot::{Audience, Form, Lookout, Snapshot};
 use crate::config::Config;
-use crate::driver;
 use crate::inspect::span;
 use crate::perform::held_kind;
 
-/// One answer serves everybody who asks within this time: strangers cost the driver no more than
-/// four answers in a second.
-const FRESH: Duration = Duration::from_millis(250);
 /// The longest that the driver or a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Two thousand relays at a kilobyte each, what the hunt tells, and then some.
@@ -35,12 +44,33 @@ pub struct Report {
     pub now: Timestamp,
     /// Events that wait for their git data, by kind.
     pub held: BTreeMap<&'static str, usize>,
+    pub repositories: Hosted,
+    pub coverage: Coverage,
+    pub lately: Lately,
     pub sync: Status,
     pub hunt: HuntReport,
 }
 
+/// Repositories here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Hosted {
+    pub served: usize,
+    /// Announced, and without their git data yet.
+    pub waiting: usize,
+}
+
 impl Report {
-    pub fn of(core: &Core, now: Now) -> Self {
+    /// `lately` says what the core's sums came to in the last minute.
+    pub fn of(core: &Core, lately: impl FnOnce(&Status) -> Lately, now: Now) -> Self {
+        let mut repositories = Hosted::default();
+        for (_, standing) in core.registry().hosted() {
+            match standing {
+                Standing::Served => repositories.served += 1,
+                Standing::Held => repositories.waiting += 1,
+                Standing::Remembered => {}
+            }
+        }
+        let sync = core.sync().status(now);
         let mut held = BTreeMap::new();
         for waiting in core.purgatory().iter() {
             *held.entry(held_kind(waiting.event.kind)).or_default() += 1;
@@ -50,38 +80,12 @@ impl Report {
             uptime_secs: now.mono.0.as_secs(),
             now: now.unix,
             held,
-            sync: core.sync().status(now),
+            repositories,
+            coverage: Coverage::of(&sync.relays),
+            lately: lately(&sync),
+            sync,
             hunt: HuntReport::of(core, now),
         }
-    }
-}
-
-/// The JSON as it was told last.
-pub struct StatusPage {
-    driver: driver::Handle,
-    last: Mutex<Option<(Instant, String)>>,
-}
-
-impl StatusPage {
-    pub fn new(driver: driver::Handle) -> Self {
-        Self {
-            driver,
-            last: Mutex::new(None),
-        }
-    }
-
-    /// `None` when the driver has ended or is stuck.
-    pub async fn json(&self) -> Option<String> {
-        let mut last = self.last.lock().await;
-        if let Some((at, json)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return Some(json.clone());
-        }
-        let answer = tokio::time::timeout(PATIENCE, self.driver.status()).await;
-        let json = serde_json::to_string(&answer.ok()?.ok()?).ok()?;
-        *last = Some((Instant::now(), json.clone()));
-        Some(json)
     }
 }
 

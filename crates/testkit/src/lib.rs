@@ -9,6 +9,7 @@
 )]
 
 pub mod author;
+pub mod browser;
 pub mod client;
 pub mod git;
 pub mod git_host;

@@ -68,7 +68,7 @@ pub enum Effect {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
-    /// Refs were not those of the applied state.
+    /// Refs or HEAD were not those of the applied state.
     RefsSetBack,
     /// Refs had no authoriser, or pointed at objects that are gone.
     RefsDropped,
@@ -113,10 +113,11 @@ pub enum Change {
         remembered: bool,
     },
     Unhold(EventId),
-    /// The repository's refs are those of this state.
+    /// The repository's refs are those of this state; it has had some since then.
     Applied {
         repo: RepoId,
         rank: Rank,
+        since: Timestamp,
     },
     /// Its objects are gone: stored, and shown to no reader.
     Hide(EventId),

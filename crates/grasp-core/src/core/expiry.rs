@@ -10,7 +10,7 @@ use crate::admit::{Needs, Origin, Refusal, Verdict};
 use crate::clock::{Mono, Timestamp};
 use crate::event::Event;
 use crate::facts::Facts;
-use crate::id::EventId;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::RepoId;
 use crate::purgatory::REMEMBERED;
 use crate::registry::Standing;
@@ -69,10 +69,13 @@ impl Core {
 
     /// A state that still waits for its push keeps the repository, as a late one would revive it.
     fn awaited_state(&self, repo: &RepoId) -> Option<Timestamp> {
-        let states = self.purgatory.states(&repo.identifier).into_iter();
-        let held = states.filter_map(|id| self.purgatory.get(&id));
-        let own = held.filter(|held| self.registry.is_maintainer(repo, &held.event.pubkey));
-        let until = own.map(|held| held.until).max();
+        let members = self.registry.maintainers(repo);
+        let states = members.iter().flat_map(|member| {
+            let of = RepoId::new(*member, repo.identifier.clone());
+            self.purgatory.states_of(&of)
+        });
+        let held = states.filter_map(|id| self.purgatory.get(id));
+        let until = held.map(|held| held.until).max();
         until.filter(|until| *until > self.now.unix)
     }
 
@@ -81,7 +84,7 @@ impl Core {
         let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Remembered);
         let until = self.now.unix.saturating_add(REMEMBERED);
-        self.purgatory.extend(id, until);
+        self.purgatory.remember(id, until);
         self.check_reach(repo, &reach, facts);
         self.forget_tips(repo);
         self.discard(Discard {
@@ -90,6 +93,17 @@ impl Core {
             unhold: None,
         });
         self.write_down(vec![*id]);
+        self.forget_oldest(&repo.owner, facts);
+    }
+
+    /// Too many are kept in mind: those that have been longest go as if their day were over.
+    fn forget_oldest(&mut self, author: &Pubkey, facts: &dyn Facts) {
+        while let Some(id) = self
+            .purgatory
+            .too_old_to_remember(author, &self.policy.limits)
+        {
+            self.expire_one(&id, facts);
+        }
     }
 
     /// Something is under way that may serve it.
@@ -109,9 +123,9 @@ impl Core {
         let working = match self.purgatory.get(id).map(|held| &held.needs) {
             Some(Needs::State(announcement)) => {
                 let repo = &announcement.repo;
-                self.settling.contains_key(&repo.identifier) || self.creating.contains_key(repo)
+                self.is_settling(repo) || self.creating.contains_key(repo)
             }
-            Some(Needs::Refs(state)) => self.settling.contains_key(&state.identifier),
+            Some(Needs::Refs(state)) => self.is_settling_for(&state.author, &state.identifier),
             Some(Needs::Tip { .. }) => self.landing.contains_key(id),
             _ => false,
         };

@@ -1,9 +1,14 @@
 //! Into purgatory and out of it again, for everything that is not decided by objects: writing
 //! down, waiting for another event, coming back after one.
 
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::retry::Again;
+use super::settle::MAX_STATES;
 use super::{Answer, Change, Core, Errand, Failed, answer_of};
 use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
@@ -11,15 +16,46 @@ use crate::event::{Event, Kind};
 use crate::facts::{Facts, StoreOutcome};
 use crate::hunt::Source;
 use crate::id::EventId;
-use crate::nip34::{Announcement, Identifier, Rank, RepoId, Target, targets};
-use crate::purgatory::{Durability, Held};
+use crate::nip34::{Announcement, Identifier, Rank, RepoId, State, Target, targets};
+use crate::purgatory::{Durability, Guest, Held};
 use crate::registry::Standing;
 use crate::ticket::{Job, Ticket};
 
 /// Causes that one early event is filed under.
 const MAX_CAUSES: usize = 16;
+/// Waiting events that are judged again in one turn. Each is a few reads of the store, 10 us and more:
+/// together 5 ms.
+const LOOKS_IN_A_TURN: usize = 512;
 /// Things that an accepted event names and that may have come before it.
 pub(super) const MAX_NAMED: usize = 64;
+
+/// Waiting events whose verdict may have changed, each once, in the order in which it did. No more
+/// than are held.
+#[derive(Debug, Default)]
+pub struct Line {
+    next: VecDeque<EventId>,
+    in_it: FxHashSet<EventId>,
+}
+
+impl Line {
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    fn extend(&mut self, ids: Vec<EventId>) {
+        for id in ids {
+            if self.in_it.insert(id) {
+                self.next.push_back(id);
+            }
+        }
+    }
+
+    fn take_next(&mut self) -> Option<EventId> {
+        let id = self.next.pop_front()?;
+        self.in_it.remove(&id);
+        Some(id)
+    }
+}
 
 impl Core {
     /// A second copy of a held event is answered like the first.
@@ -32,14 +68,7 @@ impl Core {
         let Some(held) = self.purgatory.get_mut(id) else {
             return false;
         };
-        let remembered = match &held.needs {
-            Needs::Arrival(_) => return false,
-            Needs::State(announcement) => {
-                self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
-            }
-            _ => false,
-        };
-        if remembered {
+        if held.remembered || matches!(held.needs, Needs::Arrival(_)) {
             return false;
         }
         if held.durability == Durability::OnDisk && held.submitters.is_empty() {
@@ -64,7 +93,9 @@ impl Core {
     ) {
         let early = refusal.is_early();
         let known = self.purgatory.get(&event.id).is_some();
-        let room = known || self.purgatory.room_for(&event, &self.policy.limits).is_ok();
+        let limits = &self.policy.limits;
+        let room = self.purgatory.room_for(&event, Guest::Anybody, limits);
+        let room = known || room.is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
             let until = self.now.unix.saturating_add(self.policy.limits.held_for);
             let causes = causes(&event);
@@ -83,15 +114,20 @@ impl Core {
         if let Some(outcome) = facts.foresee(&event) {
             return self.answer(ticket, answer_of(outcome));
         }
-        let known = self.purgatory.get(&event.id).is_some();
-        if let Err(refusal) = self.purgatory.room_for(&event, &self.policy.limits)
-            && !known
+        if self.is_outnumbered(&event) {
+            return self.refuse(ticket, Refusal::TooManyHeld);
+        }
+        let waits = |held: &Held| !held.remembered;
+        let (limits, guest) = (&self.policy.limits, self.guest(&event, &needs));
+        if let Err(refusal) = self.purgatory.room_for(&event, guest, limits)
+            && !self.purgatory.get(&event.id).is_some_and(waits)
         {
             return self.refuse(ticket, refusal);
         }
         let id = event.id;
-        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        let until = self.now.unix.saturating_add(limits.held_for);
         self.purgatory.insert(Arc::clone(&event), needs, until);
+        self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
         }
@@ -99,6 +135,27 @@ impl Core {
         self.meet_early_tips(&event, facts);
         self.pursue(&id, facts);
         self.look_again_after(&event, facts);
+    }
+
+    /// Whether its author maintains a served repository that it is about.
+    fn guest(&self, event: &Event, needs: &Needs) -> Guest {
+        let author = &event.pubkey;
+        let is_served = |repo: &RepoId| self.registry.hosting(repo) == Some(Standing::Served);
+        let own = match needs {
+            Needs::Refs(state) => {
+                let repos = self.registry.maintained_by(author, &state.identifier);
+                repos.iter().any(is_served)
+            }
+            Needs::Tip { repos, .. } => {
+                let mut repos = repos.iter().filter(|repo| is_served(repo));
+                repos.any(|repo| self.registry.is_maintainer(repo, author))
+            }
+            _ => false,
+        };
+        match own {
+            true => Guest::Maintainer,
+            false => Guest::Anybody,
+        }
     }
 
     /// Does for a held event what may bring it on.
@@ -117,6 +174,10 @@ impl Core {
                     self.revive(repo, facts);
                 }
                 self.settle(&state.identifier, repos, facts);
+                let held = self.purgatory.get(id);
+                if held.is_some_and(|held| self.is_unwritten(held)) && !self.is_worked_on(id) {
+                    self.write_down(vec![*id]);
+                }
             }
             Needs::Tip { .. } => self.land(id, facts),
             Needs::Release(_) => {
@@ -153,16 +214,10 @@ impl Core {
             if held.durability == Durability::InMemory {
                 held.durability = Durability::Writing(job);
             }
-            let remembered = match &held.needs {
-                Needs::State(announcement) => {
-                    self.registry.hosting(&announcement.repo) == Some(Standing::Remembered)
-                }
-                _ => false,
-            };
             changes.push(Change::Hold {
                 event: Arc::clone(&held.event),
                 until: held.until,
-                remembered,
+                remembered: held.remembered,
             });
         }
         if !changes.is_empty() {
@@ -212,6 +267,10 @@ impl Core {
     /// An announcement is written down: the versions before it need not wait, and its refs may
     /// move.
     fn on_durable(&mut self, id: &EventId, facts: &dyn Facts) {
+        let held = self.purgatory.get(id);
+        if let Some(event) = held.map(|held| Arc::clone(&held.event)) {
+            self.drop_outnumbered(&event, facts);
+        }
         let Some(repo) = self.registry.repo_of(id).cloned() else {
             return;
         };
@@ -221,6 +280,39 @@ impl Core {
             }
         }
         self.settle(&repo.identifier, vec![repo.clone()], facts);
+    }
+
+    /// Other states of its author that are written down, the newest first.
+    fn rivals(&self, event: &Event) -> Vec<&Held> {
+        let state = State::identifier_of(event);
+        let of = state.map(|identifier| RepoId::new(event.pubkey, identifier));
+        let ids = of.iter().flat_map(|of| self.purgatory.states_of(of));
+        let held = ids.filter_map(|id| self.purgatory.get(id));
+        let mut rivals: Vec<&Held> = held
+            .filter(|held| held.durability == Durability::OnDisk && held.event.id != event.id)
+            .collect();
+        rivals.sort_by_key(|held| Reverse(Rank::of(&held.event)));
+        rivals
+    }
+
+    /// So many newer ones wait that this one would not be looked at.
+    fn is_outnumbered(&self, event: &Event) -> bool {
+        let rivals = self.rivals(event);
+        let last = rivals.get(MAX_STATES - 1);
+        last.is_some_and(|last| Rank::of(&last.event) > Rank::of(event))
+    }
+
+    /// A state is written down: those that it pushes out need not wait.
+    fn drop_outnumbered(&mut self, event: &Event, facts: &dyn Facts) {
+        let rivals = self.rivals(event).into_iter();
+        // With this one, which may be any of them, one more waits.
+        let surplus = rivals.skip(MAX_STATES - 1).map(|held| &held.event);
+        let surplus: Vec<Arc<Event>> = surplus.cloned().collect();
+        for rival in surplus {
+            if self.is_outnumbered(&rival) && !self.is_busy(&rival.id) {
+                self.give_up(&rival.id, &Refusal::Replaced, facts);
+            }
+        }
     }
 
     /// An event is served: versions before it will never be.
@@ -294,12 +386,30 @@ impl Core {
         }
     }
 
+    /// Judges again whatever waited for that event, as many as there is time for in one turn; the
+    /// others have the next ones.
     pub(super) fn look_again_after(&mut self, event: &Event, facts: &dyn Facts) {
-        let mut causes = caused_by(event);
-        while let Some(cause) = causes.pop() {
-            for id in self.purgatory.waiting_for(&cause) {
-                let held_now = self.reconsider(&id, facts);
-                causes.extend(held_now.iter().flat_map(|event| caused_by(event)));
+        let others_first = !self.to_look_at.is_empty();
+        self.line_up_after(event);
+        if !others_first {
+            self.look_at_next(facts);
+        }
+    }
+
+    fn line_up_after(&mut self, event: &Event) {
+        for cause in caused_by(event) {
+            let waiting = self.purgatory.waiting_for(&cause);
+            self.to_look_at.extend(waiting);
+        }
+    }
+
+    pub(super) fn look_at_next(&mut self, facts: &dyn Facts) {
+        for _ in 0..LOOKS_IN_A_TURN {
+            let Some(id) = self.to_look_at.take_next() else {
+                return;
+            };
+            if let Some(event) = self.reconsider(&id, facts) {
+                self.line_up_after(&event);
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Repositories come and go with their announcements: what the registry says, git is made to
 //! follow.
 
+use std::sync::Arc;
+
 use super::retry::{Again, Discard};
 use super::{Core, Errand, GitTask};
 use crate::admit::{Needs, Refusal};
@@ -9,7 +11,7 @@ use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::id::EventId;
 use crate::nip34::{Announcement, RepoId};
-use crate::purgatory::{Durability, Held};
+use crate::purgatory::{Durability, Guest, Held};
 use crate::registry::Standing;
 
 impl Core {
@@ -81,16 +83,22 @@ impl Core {
         }
     }
 
-    /// A late state brings back a repository that had expired.
+    /// A late state brings back a repository that had expired, if there is room for it to wait.
     pub(super) fn revive(&mut self, repo: &RepoId, facts: &dyn Facts) {
         if self.registry.hosting(repo) != Some(Standing::Remembered) {
             return;
         }
-        let Some(id) = self.held_announcement(repo).map(|held| held.event.id) else {
+        let Some(held) = self.held_announcement(repo) else {
             return;
         };
-        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        let (id, limits) = (held.event.id, &self.policy.limits);
+        let room = self.purgatory.room_for(&held.event, Guest::Anybody, limits);
+        if room.is_err() {
+            return;
+        }
+        let until = self.now.unix.saturating_add(limits.held_for);
         self.purgatory.extend(&id, until);
+        self.purgatory.revive(&id);
         let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Held);
         self.check_reach(repo, &reach, facts);
@@ -145,8 +153,11 @@ impl Core {
         let stored = facts.newest(&repo.address(Kind::ANNOUNCEMENT));
         let stored = stored.map(|event| (event, Standing::Served));
         let held = self.held_versions(repo).into_iter();
-        let held = held.filter_map(|id| Some(self.purgatory.get(&id)?.event.clone()));
-        let others = held.map(|event| (event, Standing::Held));
+        let held = held.filter_map(|id| self.purgatory.get(&id));
+        let others = held.map(|held| match held.remembered {
+            true => (Arc::clone(&held.event), Standing::Remembered),
+            false => (Arc::clone(&held.event), Standing::Held),
+        });
         let others: Vec<_> = others.chain(stored).collect();
         for (event, standing) in others {
             if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
@@ -158,6 +169,17 @@ impl Core {
         if self.registry.announcement(repo).is_some() {
             let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
             self.settle(&repo.identifier, maintained, facts);
+        }
+    }
+
+    /// An announcement that says when it ends (NIP-40) ends its repository, too.
+    pub(super) fn unhost_swept(&mut self, facts: &dyn Facts) {
+        for (repo, id) in self.registry.expired(self.now.unix) {
+            if self.purgatory.get(&id).is_some() {
+                self.give_up(&id, &Refusal::Expired, facts);
+            } else if facts.kind_of(&id).is_none() {
+                self.unhost(&repo, None, facts);
+            }
         }
     }
 

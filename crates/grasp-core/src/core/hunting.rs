@@ -43,6 +43,11 @@ impl Sought {
         self.until.get(repo).is_some_and(|until| *until > now)
     }
 
+    /// At any time since it is hosted.
+    pub fn was_sought(&self, repo: &RepoId) -> bool {
+        self.until.contains_key(repo)
+    }
+
     fn forget(&mut self, repo: &RepoId, id: &EventId) {
         if let Some(absent) = self.absent.get_mut(repo) {
             absent.remove(id);

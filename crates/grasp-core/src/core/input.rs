@@ -9,6 +9,7 @@ use crate::facts::{Seq, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind, Refs};
 use crate::hunt::io::Fetched;
 use crate::id::EventId;
+use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 use crate::push::Command;
 use crate::sync::io::FromRelay;
@@ -78,8 +79,12 @@ pub enum Restore {
     Announcement { event: Arc<Event>, seq: Seq },
     /// A stored issue, patch, pull request or update of one, after all announcements.
     Root { event: Arc<Event>, seq: Seq },
-    /// The state that a repository has.
-    Applied { repo: RepoId, rank: Rank },
+    /// The state that a repository has, and since when it has had refs.
+    Applied {
+        repo: RepoId,
+        rank: Rank,
+        since: Timestamp,
+    },
     /// A stored event whose objects were gone.
     Hidden(EventId),
     /// A repository that is on disk.
@@ -105,9 +110,9 @@ pub enum GitDone {
     Done,
     /// The kind of each object asked for, `None` for those that are not there.
     Probed(Vec<Option<ObjectKind>>),
-    /// What the refs are.
+    /// What heads, tags and HEAD are, and tips of pull requests.
     Refs {
-        refs: Refs,
+        found: Targets,
         tips: Vec<(EventId, ObjectId)>,
     },
 }

@@ -109,11 +109,12 @@ impl Lack<'_> {
 impl Lacking<'_> {
     /// All of them.
     fn of_states(&self, repo: &RepoId) -> Vec<(Need, Pubkey)> {
-        let ids = self.purgatory.states(&repo.identifier).into_iter();
-        let held = ids.filter_map(|id| self.purgatory.get(&id));
-        let may_sign = |held: &&Held| self.registry.is_maintainer(repo, &held.event.pubkey);
-        held.filter(may_sign)
-            .filter_map(|held| self.of_state(repo, held))
+        let members = self.registry.maintainers(repo);
+        let ids = members.iter().flat_map(|member| {
+            let of = RepoId::new(*member, repo.identifier.clone());
+            self.purgatory.states_of(&of)
+        });
+        ids.filter_map(|id| self.of_state(repo, self.purgatory.get(id)?))
             .collect()
     }
 

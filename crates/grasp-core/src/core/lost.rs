@@ -78,8 +78,9 @@ pub struct Promises {
     events: Vec<(Arc<Event>, Vec<ObjectId>)>,
     /// All of their objects and those of the refs, sorted, each once.
     objects: Arc<[ObjectId]>,
-    /// Its state, and the heads and tags that it was found with, when everything is looked at.
-    whole: Option<(Option<Rank>, Refs)>,
+    /// Its state, and the heads, tags and HEAD that it was found with, when everything is looked
+    /// at.
+    whole: Option<(Option<Rank>, Targets)>,
 }
 
 /// Hosted repositories and those who may sign for them.
@@ -87,10 +88,10 @@ pub type Reach = BTreeMap<RepoId, Arc<[Pubkey]>>;
 
 impl Core {
     /// Asks whether the objects of everything that is served from this repository are there.
-    pub(super) fn verify(&mut self, repo: &RepoId, refs: Refs, facts: &dyn Facts) {
+    pub(super) fn verify(&mut self, repo: &RepoId, found: Targets, facts: &dyn Facts) {
         let applied = self.registry.applied(repo);
         let events = self.promised(repo, facts);
-        self.ask_for(repo, events, Some((applied, refs)));
+        self.ask_for(repo, events, Some((applied, found)));
     }
 
     /// What is served from a repository, and the state that it has.
@@ -121,7 +122,7 @@ impl Core {
         &mut self,
         repo: &RepoId,
         events: Vec<Arc<Event>>,
-        whole: Option<(Option<Rank>, Refs)>,
+        whole: Option<(Option<Rank>, Targets)>,
     ) {
         let with_objects = |event: Arc<Event>| {
             let objects = objects_of(&event);
@@ -129,7 +130,7 @@ impl Core {
         };
         let events: Vec<_> = events.into_iter().map(with_objects).collect();
         let promised = events.iter().flat_map(|(_, objects)| objects);
-        let pointed_at = whole.iter().flat_map(|(_, refs)| refs.values());
+        let pointed_at = whole.iter().flat_map(|(_, found)| found.refs.values());
         let objects: BTreeSet<ObjectId> = promised.chain(pointed_at).copied().collect();
         let objects: Arc<[ObjectId]> = objects.into_iter().collect();
         let task = GitTask::Probe(Arc::clone(&objects));
@@ -158,7 +159,7 @@ impl Core {
         let missing = missing.filter(|(_, kind)| kind.is_none());
         let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
         self.compare(repo, promises, &missing, facts);
-        if let Some((applied, refs)) = &promises.whole {
+        if let Some((applied, found)) = &promises.whole {
             if self.is_settling(repo) {
                 // Its refs may be moving.
                 let waiting = self.check_settled.entry(repo.identifier.clone());
@@ -170,7 +171,7 @@ impl Core {
             }
             self.checked.insert(repo.clone());
             self.plan_prune(repo);
-            self.mend_refs(repo, refs, &missing, facts);
+            self.mend_refs(repo, found, &missing, facts);
             self.objects_came(repo, facts);
         }
     }
@@ -235,8 +236,9 @@ impl Core {
             .partition(|place| self.lost.is_missing_in(&id, place));
         let nowhere = others.is_empty() && !missing.is_empty();
         let hides = nowhere && self.hidden.insert(id);
-        // It may have been known to be missing here, and the last place that had it is gone.
-        if nowhere && (is_news || hides) {
+        // The last place that had it, or where it was looked for, may be gone.
+        let sought = missing.iter().any(|place| self.sought.was_sought(place));
+        if nowhere && (is_news || hides || !sought) {
             self.seek(repo);
         }
         if hides {
@@ -292,14 +294,15 @@ impl Core {
         }
     }
 
-    /// Refs are those of the applied state, as far as their objects are there.
+    /// Refs and HEAD are those of the applied state, as far as their objects are there.
     fn mend_refs(
         &mut self,
         repo: &RepoId,
-        refs: &Refs,
+        found: &Targets,
         missing: &BTreeSet<ObjectId>,
         facts: &dyn Facts,
     ) {
+        let refs = &found.refs;
         let applied = self.registry.applied(repo);
         let event = applied.and_then(|rank| facts.event(&rank.id));
         let state = event.and_then(|event| State::read(&event).ok());
@@ -322,14 +325,16 @@ impl Core {
             wanted.clone()
         };
         kept.retain(|_, id| !missing.contains(id));
-        if kept == *refs {
+        let head = targets.as_ref().and_then(|targets| targets.head.clone());
+        // A state that waits moves HEAD itself.
+        let head_moved = wanted == refs && head.is_some() && head != found.head;
+        if kept == *refs && !head_moved {
             return;
         }
-        let repair = match expected {
+        let repair = match expected && !head_moved {
             true => Repair::RefsDropped,
             false => Repair::RefsSetBack,
         };
-        let head = targets.and_then(|targets| targets.head.clone());
         let targets = Arc::new(Targets { refs: kept, head });
         self.set_refs(repo, targets, repair);
     }

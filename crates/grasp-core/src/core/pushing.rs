@@ -96,18 +96,24 @@ impl Core {
         for (id, tip) in tips {
             push::judge_tip(*id, Some(*tip), &|id| self.tip_of(id, facts))?;
         }
-        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
-        for (id, tip) in tips {
+        for (id, _) in tips {
             // This repository may not have been here when the event came.
             self.reconsider(id, facts);
-            if self.early_tips.is_full(repo) {
-                return Err(PushRefusal::TooManyTips);
-            }
-            if !self.is_place(repo, id, facts) {
-                self.early_tips.insert(repo.clone(), *id, *tip, until);
-                // It may have waited for this in vain.
-                self.sync.look_for(*id);
-            }
+        }
+        let early = tips
+            .iter()
+            .filter(|(id, _)| !self.is_place(repo, id, facts));
+        let early: Vec<_> = early.copied().collect();
+        let new = early.iter();
+        let new = new.filter(|(id, _)| !self.early_tips.contains(repo, id));
+        if !self.early_tips.has_room(repo, new.count()) {
+            return Err(PushRefusal::TooManyTips);
+        }
+        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        for (id, tip) in early {
+            self.early_tips.insert(repo.clone(), id, tip, until);
+            // It may have waited for this in vain.
+            self.sync.look_for(id);
         }
         Ok(())
     }
@@ -171,9 +177,7 @@ impl Core {
             .map(|push| push.repo.identifier.clone())
             .collect();
         for identifier in repos {
-            if !self.settling.contains_key(&identifier) {
-                self.report_pushes(&identifier);
-            }
+            self.report_pushes(&identifier);
         }
     }
 

@@ -31,7 +31,9 @@ impl Core {
                     self.restore_repository(repo, seq);
                 }
             }
-            Restore::Applied { repo, rank } => self.registry.set_applied(&repo, rank),
+            Restore::Applied { repo, rank, since } => {
+                self.registry.set_applied(&repo, rank, since);
+            }
             Restore::Repository(repo) => {
                 self.on_disk.insert(repo);
             }
@@ -64,6 +66,9 @@ impl Core {
         let id = event.id;
         // What it waits for shows when everything is back.
         self.purgatory.insert(event, Needs::Nothing, until);
+        if remembered {
+            self.purgatory.remember(&id, until);
+        }
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.durability = Durability::OnDisk;
         }
@@ -200,10 +205,10 @@ impl Core {
     ) {
         self.checking.remove(repo);
         match outcome {
-            Ok(GitDone::Refs { refs, tips }) => {
-                self.drop_unsigned(repo, &refs, facts);
+            Ok(GitDone::Refs { found, tips }) => {
+                self.drop_unsigned(repo, &found.refs, facts);
                 self.check_tips(repo, tips, facts);
-                self.verify(repo, refs, facts);
+                self.verify(repo, found, facts);
             }
             // One damaged repository never stops the others.
             _ => self.retry_later(Again::Check(repo.clone())),

@@ -125,13 +125,15 @@ impl Core {
 
     fn record(&mut self, repo: RepoId) {
         // A newer one may be on its way to the disk.
-        if self.settling.contains_key(&repo.identifier) {
+        if self.is_settling(&repo) {
             return self.retry_later(Again::Record(repo));
         }
-        if let Some(rank) = self.registry.applied(&repo) {
+        let applied = self.registry.applied(&repo);
+        if let Some((rank, since)) = applied.zip(self.registry.refs_since(&repo)) {
             let applied = Change::Applied {
                 repo: repo.clone(),
                 rank,
+                since,
             };
             self.commit(vec![applied], Errand::Recorded(repo));
         }

@@ -1,17 +1,22 @@
-//! Release of states. For one identifier at a time: which states wait, whose objects are all
-//! here, which of them each repository shall have; then objects are shared, refs moved, and the
-//! events stored, in that order. Every step may be cut by a crash: what is held stays held until
+//! Release of states. For repositories that hang together, one round at a time: which states wait,
+//! whose objects are all here, which of them each repository shall have; then objects are shared,
+//! refs moved, and the events stored, in that order. Every step may be cut by a crash: what is held stays held until
 //! the last commit, and the next start goes through the same steps again.
 
+mod round;
+
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use self::round::Settle;
+use self::round::{Candidate, Step};
 
 use super::retry::Again;
 use super::{Change, Core, Errand, Failed, GitDone, GitTask};
 use crate::admit::Needs;
 use crate::event::{Event, Kind};
 use crate::facts::{Facts, StoreOutcome};
-use crate::git::{ObjectId, ObjectKind, RefName};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Identifier, Rank, RepoId, State};
@@ -20,146 +25,106 @@ use crate::registry::Standing;
 
 /// Repositories that are brought in step together.
 const MAX_TOGETHER: usize = 64;
+/// States of one author and identifier that wait: each replaces those before it, and only a push
+/// that is under way may still bring an older one. A look asks for the objects of all of them.
+pub(super) const MAX_STATES: usize = 8;
 
-#[derive(Debug)]
-pub struct Settle {
-    step: Step,
-    outstanding: usize,
-    repos: Vec<Member>,
-    states: Vec<Candidate>,
-    objects: Arc<[ObjectId]>,
-    /// What the last commit stores, in its order.
-    storing: Vec<Arc<Event>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Probing,
-    Sharing,
-    Moving,
-    Committing,
-}
-
-#[derive(Debug)]
-struct Member {
-    repo: RepoId,
-    /// Kinds of `objects`, `None` where it has none.
-    present: Vec<Option<ObjectKind>>,
-    /// The state that its refs shall follow.
-    winner: Option<usize>,
-    share_from: Vec<usize>,
-    moved: bool,
-}
-
-/// A task for the n-th member.
-type Work = (usize, RepoId, GitTask);
-
-#[derive(Debug)]
-struct Candidate {
-    event: Arc<Event>,
-    rank: Rank,
-    targets: Arc<Targets>,
-    /// Members that it speaks for.
-    speaks_for: Vec<usize>,
-    held: bool,
+/// What is settled together.
+struct Group {
+    seed: RepoId,
+    repos: Vec<RepoId>,
+    /// Whoever may sign for one of them.
+    authors: BTreeSet<Pubkey>,
 }
 
 impl Core {
     /// Brings these repositories, and those that share a state with them, to the newest state
-    /// whose objects are here.
+    /// whose objects are here. Those that hang together wait for each other, and nobody for a
+    /// stranger who uses the same name.
     pub(super) fn settle(
         &mut self,
         identifier: &Identifier,
         repos: Vec<RepoId>,
         facts: &dyn Facts,
     ) {
-        if self.settling.contains_key(identifier) {
-            if repos.is_empty() {
-                return;
+        let mut seeds: BTreeSet<RepoId> = repos.into_iter().collect();
+        while let Some(seed) = seeds.pop_first() {
+            let group = self.connected(&seed, &seeds);
+            if self.is_in_the_way(&group) {
+                let again = self.settle_again.entry(identifier.clone()).or_default();
+                again.insert(seed);
+                continue;
             }
-            let again = self.settle_again.entry(identifier.clone()).or_default();
-            again.extend(repos);
-            return;
-        }
-        let mut next = Some(repos.into_iter().collect());
-        while let Some(repos) = next {
-            if self.begin_settling(identifier, &repos, facts) {
-                return;
+            seeds.retain(|repo| !group.repos.contains(repo));
+            if !self.begin_settling(identifier, &group, facts) {
+                self.end_settling(identifier, &group);
             }
-            next = self.end_settling(identifier);
         }
+    }
+
+    /// Something that it touches is settling.
+    fn is_in_the_way(&self, group: &Group) -> bool {
+        let settling = self.settling.get(&group.seed.identifier);
+        let mut settling = settling.into_iter().flat_map(BTreeMap::values);
+        settling.any(|settle| {
+            let mut repos = group.repos.iter();
+            repos.any(|repo| settle.has_member(repo)) || !settle.authors.is_disjoint(&group.authors)
+        })
     }
 
     /// False if there is nothing to do.
     fn begin_settling(
         &mut self,
         identifier: &Identifier,
-        seeds: &BTreeSet<RepoId>,
+        group: &Group,
         facts: &dyn Facts,
     ) -> bool {
-        let (repos, states) = self.connected(identifier, seeds, facts);
-        self.leave_for_later(identifier, seeds, &repos);
-        if states.is_empty() || repos.is_empty() {
+        let states = self.candidates(identifier, group, facts);
+        let Some(first) = group.repos.first().filter(|_| !states.is_empty()) else {
             return false;
-        }
-        let mut objects: Vec<ObjectId> = states
-            .iter()
-            .flat_map(|state| state.targets.refs.values().copied())
-            .collect();
-        objects.sort_unstable();
-        objects.dedup();
-        let settle = Settle {
-            step: Step::Probing,
-            outstanding: repos.len(),
-            repos,
-            states,
-            objects: objects.into(),
-            storing: Vec::new(),
         };
-        for (n, member) in settle.repos.iter().enumerate() {
+        let settle = Settle::new(group.repos.clone(), group.authors.clone(), states);
+        for (n, repo) in group.repos.iter().enumerate() {
             let task = GitTask::Probe(Arc::clone(&settle.objects));
-            let repo = member.repo.clone();
-            self.ask_git(&repo, task, Errand::Settle(identifier.clone(), n));
+            self.ask_git(repo, task, Errand::Settle(first.clone(), n));
         }
-        self.settling.insert(identifier.clone(), settle);
+        self.put_settling(first, settle);
         true
     }
 
-    /// More than fit together: the rest has its turn after these.
-    fn leave_for_later(
-        &mut self,
-        identifier: &Identifier,
-        seeds: &BTreeSet<RepoId>,
-        taken: &[Member],
-    ) {
-        if taken.len() < MAX_TOGETHER {
-            return;
+    fn put_settling(&mut self, first: &RepoId, settle: Settle) {
+        let settling = self.settling.entry(first.identifier.clone()).or_default();
+        settling.insert(first.owner, settle);
+    }
+
+    fn take_settling(&mut self, first: &RepoId) -> Option<Settle> {
+        let settling = self.settling.get_mut(&first.identifier)?;
+        let settle = settling.remove(&first.owner);
+        if settling.is_empty() {
+            self.settling.remove(&first.identifier);
         }
-        let is_taken = |repo: &RepoId| taken.iter().any(|member| member.repo == *repo);
-        let left = seeds.iter().filter(|repo| !is_taken(repo));
-        let left: Vec<RepoId> = left.cloned().collect();
-        if !left.is_empty() {
-            let again = self.settle_again.entry(identifier.clone()).or_default();
-            again.extend(left);
-        }
+        settle
     }
 
     /// Its refs may be moving.
     pub(super) fn is_settling(&self, repo: &RepoId) -> bool {
-        let settle = self.settling.get(&repo.identifier);
-        settle.is_some_and(|settle| settle.repos.iter().any(|member| member.repo == *repo))
+        let settling = self.settling.get(&repo.identifier);
+        let mut settling = settling.into_iter().flat_map(BTreeMap::values);
+        settling.any(|settle| settle.has_member(repo))
     }
 
-    /// Repositories and states that hang together, from the given ones outwards.
-    fn connected(
-        &self,
-        identifier: &Identifier,
-        seeds: &BTreeSet<RepoId>,
-        facts: &dyn Facts,
-    ) -> (Vec<Member>, Vec<Candidate>) {
+    /// A state of that author may be on its way out.
+    pub(super) fn is_settling_for(&self, author: &Pubkey, identifier: &Identifier) -> bool {
+        let settling = self.settling.get(identifier);
+        let mut settling = settling.into_iter().flat_map(BTreeMap::values);
+        settling.any(|settle| settle.authors.contains(author))
+    }
+
+    /// Repositories that hang together, and whoever may sign for them, from one outwards.
+    fn connected(&self, seed: &RepoId, seeds: &BTreeSet<RepoId>) -> Group {
         let mut repos: Vec<RepoId> = Vec::new();
-        let mut queue: Vec<RepoId> = seeds.iter().cloned().collect();
-        let mut authors = BTreeSet::new();
+        let mut queue = vec![seed.clone()];
+        let mut authors: BTreeSet<Pubkey> = BTreeSet::new();
         while let Some(repo) = queue.pop() {
             if repos.contains(&repo)
                 || !self.registry.is_hosted(&repo)
@@ -169,7 +134,7 @@ impl Core {
             }
             for author in self.registry.maintainers(&repo).iter() {
                 if authors.insert(*author) {
-                    let mut near = self.registry.maintained_by(author, identifier);
+                    let mut near = self.registry.maintained_by(author, &seed.identifier);
                     // From the end: what was asked for before what only hangs together with it.
                     near.sort_by_key(|repo| seeds.contains(repo));
                     queue.extend(near);
@@ -177,31 +142,59 @@ impl Core {
             }
             repos.push(repo);
         }
-        let held = self.purgatory.states(identifier).into_iter();
-        let held = held.filter_map(|id| Some((Arc::clone(&self.purgatory.get(&id)?.event), true)));
-        let address = |author| RepoId::new(author, identifier.clone()).address(Kind::STATE);
-        let stored = authors
-            .iter()
-            .filter_map(|author| facts.newest(&address(*author)));
-        let all = held.chain(stored.map(|event| (event, false)));
-        let states = all
-            .filter(|(event, _)| authors.contains(&event.pubkey))
-            .filter_map(|(event, held)| self.candidate(event, held, &repos))
-            .collect();
-        let member = |repo| Member {
-            repo,
-            present: Vec::new(),
-            winner: None,
-            share_from: Vec::new(),
-            moved: false,
-        };
-        (repos.into_iter().map(member).collect(), states)
+        Group {
+            seed: seed.clone(),
+            repos,
+            authors,
+        }
+    }
+
+    fn candidates(
+        &self,
+        identifier: &Identifier,
+        group: &Group,
+        facts: &dyn Facts,
+    ) -> Vec<Candidate> {
+        let address = |author: &Pubkey| RepoId::new(*author, identifier.clone());
+        let authors = group.authors.iter().map(address);
+        let held = authors.clone().flat_map(|of| self.held_states(&of));
+        let held = held.map(|(event, state)| (Arc::clone(event), state.clone(), true));
+        let stored = authors.filter_map(|of| {
+            let event = facts.newest(&of.address(Kind::STATE))?;
+            let state = State::read(&event).ok()?;
+            Some((event, state, false))
+        });
+        held.chain(stored)
+            .filter_map(|(event, state, held)| self.candidate(event, state, held, &group.repos))
+            .collect()
+    }
+
+    /// The newest few that somebody has signed and that wait, newest first. Those before them will
+    /// not be asked for any more.
+    fn held_states(&self, of: &RepoId) -> Vec<(&Arc<Event>, &State)> {
+        let ids = self.purgatory.states_of(of).iter();
+        let held = ids.filter_map(|id| {
+            let held = self.purgatory.get(id)?;
+            match &held.needs {
+                Needs::Refs(state) => Some((&held.event, state)),
+                _ => None,
+            }
+        });
+        let mut states: Vec<_> = held.collect();
+        states.sort_by_key(|(_, state)| Reverse(state.rank));
+        states.truncate(MAX_STATES);
+        states
     }
 
     /// `None` when it can tell no repository anything new.
-    fn candidate(&self, event: Arc<Event>, held: bool, repos: &[RepoId]) -> Option<Candidate> {
-        let state = State::read(&event).ok()?;
-        let targets = state.refs.ok()?;
+    fn candidate(
+        &self,
+        event: Arc<Event>,
+        state: State,
+        held: bool,
+        repos: &[RepoId],
+    ) -> Option<Candidate> {
+        let (rank, targets) = (state.rank, state.refs.ok()?);
         let speaks = |repo: &RepoId| self.registry.is_maintainer(repo, &state.author);
         let speaks_for: Vec<usize> = (0..repos.len())
             .filter(|n| repos.get(*n).is_some_and(speaks))
@@ -209,10 +202,10 @@ impl Core {
         let is_news = speaks_for
             .iter()
             .filter_map(|n| repos.get(*n))
-            .any(|repo| self.would_take(repo, state.rank));
+            .any(|repo| self.would_take(repo, rank, &targets));
         ((held || is_news) && !speaks_for.is_empty()).then_some(Candidate {
             event,
-            rank: state.rank,
+            rank,
             targets,
             speaks_for,
             held,
@@ -220,19 +213,30 @@ impl Core {
     }
 
     /// Nothing older than what a repository has; the same only where the refs may be others.
-    fn would_take(&self, repo: &RepoId, rank: Rank) -> bool {
+    fn would_take(&self, repo: &RepoId, rank: Rank, targets: &Targets) -> bool {
         let applied = self.registry.applied(repo);
-        applied < Some(rank) || (applied == Some(rank) && self.out_of_step.contains(repo))
+        if applied == Some(rank) {
+            return self.out_of_step.contains(repo);
+        }
+        applied < Some(rank) && (!targets.refs.is_empty() || self.may_empty(repo, rank))
+    }
+
+    /// An empty state empties a repository that had refs when it was signed; it does not make one.
+    fn may_empty(&self, repo: &RepoId, rank: Rank) -> bool {
+        let since = self.registry.refs_since(repo);
+        self.registry.hosting(repo) == Some(Standing::Served)
+            && since.is_some_and(|since| since < rank.created_at)
     }
 
     pub(super) fn on_settle_step(
         &mut self,
-        identifier: &Identifier,
+        first: &RepoId,
         n: usize,
         outcome: Result<GitDone, Failed>,
         facts: &dyn Facts,
     ) {
-        let Some(settle) = self.settling.get_mut(identifier) else {
+        let settling = self.settling.get_mut(&first.identifier);
+        let Some(settle) = settling.and_then(|settling| settling.get_mut(&first.owner)) else {
             return;
         };
         settle.outstanding -= 1;
@@ -247,17 +251,17 @@ impl Core {
         // What is shared for one state may complete another.
         if let Some(repo) = shared {
             self.look_for_lost(&repo, facts);
-            let again = self.settle_again.entry(identifier.clone()).or_default();
-            again.insert(repo);
+            let again = self.settle_again.entry(first.identifier.clone());
+            again.or_default().insert(repo);
         }
         if done {
-            self.go_on(identifier, facts);
+            self.go_on(first, facts);
         }
     }
 
     /// The next step that has something to do.
-    fn go_on(&mut self, identifier: &Identifier, facts: &dyn Facts) {
-        let Some(mut settle) = self.settling.remove(identifier) else {
+    fn go_on(&mut self, first: &RepoId, facts: &dyn Facts) {
+        let Some(mut settle) = self.take_settling(first) else {
             return;
         };
         let mut tasks = Vec::new();
@@ -281,13 +285,13 @@ impl Core {
             };
         }
         if settle.step == Step::Committing {
-            return self.commit_settled(identifier, settle, facts);
+            return self.commit_settled(first, settle, facts);
         }
         settle.outstanding = tasks.len();
         for (n, repo, task) in tasks {
-            self.ask_git(&repo, task, Errand::Settle(identifier.clone(), n));
+            self.ask_git(&repo, task, Errand::Settle(first.clone(), n));
         }
-        self.settling.insert(identifier.clone(), settle);
+        self.put_settling(first, settle);
     }
 
     /// What is to be looked for elsewhere.
@@ -317,13 +321,10 @@ impl Core {
             if unread || !self.is_durable(&member.repo) {
                 continue;
             }
-            // An empty state empties a repository; it does not make one.
-            let served = self.registry.hosting(&member.repo) == Some(Standing::Served);
             let fits = |(at, state): &(usize, &Candidate)| {
                 sources.get(*at).is_some_and(Option::is_some)
                     && state.speaks_for.contains(&n)
-                    && self.would_take(&member.repo, state.rank)
-                    && (!state.targets.refs.is_empty() || served)
+                    && self.would_take(&member.repo, state.rank, &state.targets)
             };
             let winner = settle.states.iter().enumerate().filter(fits);
             let winner = winner.max_by_key(|(_, state)| state.rank);
@@ -359,8 +360,10 @@ impl Core {
         }
     }
 
-    fn commit_settled(&mut self, identifier: &Identifier, mut settle: Settle, facts: &dyn Facts) {
+    fn commit_settled(&mut self, first: &RepoId, mut settle: Settle, facts: &dyn Facts) {
+        let now = self.now.unix;
         let mut changes = Vec::new();
+        settle.committed = now;
         for member in &mut settle.repos {
             member.moved &= self.registry.is_hosted(&member.repo);
             let state = member.winner.and_then(|at| settle.states.get(at));
@@ -375,6 +378,7 @@ impl Core {
             changes.push(Change::Applied {
                 repo: member.repo.clone(),
                 rank: state.rank,
+                since: self.registry.refs_since(&member.repo).unwrap_or(now),
             });
         }
         for state in settle.states.iter().filter(|state| state.held) {
@@ -387,10 +391,10 @@ impl Core {
             changes.push(Change::Unhold(event.id));
         }
         if changes.is_empty() {
-            return self.after_settling(identifier, facts);
+            return self.after_settling(first, settle, facts);
         }
-        self.commit(changes, Errand::Settled(identifier.clone()));
-        self.settling.insert(identifier.clone(), settle);
+        self.commit(changes, Errand::Settled(first.clone()));
+        self.put_settling(first, settle);
     }
 
     /// A state is served when a served repository has its refs, or has newer ones and its objects.
@@ -409,11 +413,11 @@ impl Core {
 
     pub(super) fn on_settled(
         &mut self,
-        identifier: &Identifier,
+        first: &RepoId,
         outcomes: Result<Vec<StoreOutcome>, Failed>,
         facts: &dyn Facts,
     ) {
-        let Some(settle) = self.settling.remove(identifier) else {
+        let Some(settle) = self.take_settling(first) else {
             return;
         };
         match outcomes {
@@ -422,7 +426,8 @@ impl Core {
                 for member in &settle.repos {
                     // Its refs are there all the same, and nothing older may move them.
                     if let Some(rank) = settle.moved_to(member) {
-                        self.registry.set_applied(&member.repo, rank);
+                        let since = settle.committed;
+                        self.registry.set_applied(&member.repo, rank, since);
                         self.out_of_step.insert(member.repo.clone());
                         self.retry_later(Again::Record(member.repo.clone()));
                     }
@@ -430,13 +435,14 @@ impl Core {
                 }
             }
         }
-        self.after_settling(identifier, facts);
+        self.after_settling(first, settle, facts);
     }
 
     fn take_effect(&mut self, settle: &Settle, outcomes: &[StoreOutcome], facts: &dyn Facts) {
         for member in &settle.repos {
             if let Some(rank) = settle.moved_to(member) {
-                self.registry.set_applied(&member.repo, rank);
+                self.registry
+                    .set_applied(&member.repo, rank, settle.committed);
                 if self.registry.is_hosted(&member.repo) {
                     self.out_of_step.remove(&member.repo);
                 }
@@ -467,31 +473,48 @@ impl Core {
     }
 
     /// Then whatever came meanwhile.
-    fn after_settling(&mut self, identifier: &Identifier, facts: &dyn Facts) {
-        if let Some(repos) = self.end_settling(identifier) {
-            self.settle(identifier, repos.into_iter().collect(), facts);
+    fn after_settling(&mut self, first: &RepoId, settle: Settle, facts: &dyn Facts) {
+        let identifier = &first.identifier;
+        let repos = settle.repos.into_iter().map(|member| member.repo);
+        let group = Group {
+            seed: first.clone(),
+            repos: repos.collect(),
+            authors: settle.authors,
+        };
+        self.end_settling(identifier, &group);
+        if let Some(again) = self.settle_again.remove(identifier) {
+            self.settle(identifier, again.into_iter().collect(), facts);
         }
-    }
-
-    /// What is still held becomes durable; pushes hear how it ended; what came meanwhile is next.
-    fn end_settling(&mut self, identifier: &Identifier) -> Option<BTreeSet<RepoId>> {
-        let mut waiting = self.purgatory.states(identifier);
-        let owners = self.purgatory.announcements(identifier);
-        waiting.extend(owners);
-        waiting.retain(|id| {
-            self.purgatory
-                .get(id)
-                .is_some_and(|held| self.is_unwritten(held))
-        });
-        self.write_down(waiting);
-        self.report_pushes(identifier);
-        let next = self.settle_again.remove(identifier);
-        if next.is_none() {
-            for repo in self.check_settled.remove(identifier).unwrap_or_default() {
+        let waiting = self.check_settled.remove(identifier).unwrap_or_default();
+        for repo in waiting {
+            if self.is_settling(&repo) {
+                let later = self.check_settled.entry(identifier.clone());
+                later.or_default().insert(repo);
+            } else {
                 self.check(repo);
             }
         }
-        next
+    }
+
+    /// What is still held becomes durable; pushes hear how it ended.
+    fn end_settling(&mut self, identifier: &Identifier, group: &Group) {
+        let of_seed = self.registry.maintainers(&group.seed);
+        let authors: BTreeSet<Pubkey> = group.authors.iter().chain(&*of_seed).copied().collect();
+        let repos: BTreeSet<&RepoId> = group.repos.iter().chain([&group.seed]).collect();
+        let states = authors.into_iter().flat_map(|author| {
+            let of = RepoId::new(author, identifier.clone());
+            self.purgatory.states_of(&of).to_vec()
+        });
+        let mut waiting: Vec<EventId> = states.collect();
+        for repo in repos {
+            waiting.extend(self.held_versions(repo));
+        }
+        waiting.retain(|id| {
+            let held = self.purgatory.get(id);
+            held.is_some_and(|held| self.is_unwritten(held)) && !self.is_worked_on(id)
+        });
+        self.write_down(waiting);
+        self.report_pushes(identifier);
     }
 
     /// Somebody waits for it to be written, and nothing else comes first.
@@ -519,142 +542,16 @@ impl Core {
     /// not got yet.
     pub(super) fn expected_states(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<State> {
         let members = self.registry.maintainers(repo);
-        let held = self.purgatory.states(&repo.identifier).into_iter();
-        let held = held.filter_map(|id| match &self.purgatory.get(&id)?.needs {
-            Needs::Refs(state) => Some(state.clone()),
-            _ => None,
-        });
-        let address = |member: &Pubkey| {
-            let repo = RepoId::new(*member, repo.identifier.clone());
-            repo.address(Kind::STATE)
-        };
-        let stored = members
-            .iter()
-            .filter_map(|member| State::read(&*facts.newest(&address(member))?).ok());
+        let address = |member: &Pubkey| RepoId::new(*member, repo.identifier.clone());
+        let members = members.iter().map(address);
+        let held = members.clone().flat_map(|of| self.held_states(&of));
+        let held = held.map(|(_, state)| state.clone());
+        let stored =
+            members.filter_map(|of| State::read(&*facts.newest(&of.address(Kind::STATE))?).ok());
         held.chain(stored)
-            .filter(|state| members.contains(&state.author) && self.would_take(repo, state.rank))
-            .collect()
-    }
-}
-
-impl Settle {
-    /// Takes one answer; the repository that failed, if it did.
-    fn take(&mut self, n: usize, outcome: Result<GitDone, Failed>) -> Option<RepoId> {
-        let step = self.step;
-        let objects = self.objects.len();
-        let member = self.repos.get_mut(n)?;
-        match (step, outcome) {
-            (Step::Probing, Ok(GitDone::Probed(kinds))) if kinds.len() == objects => {
-                member.present = kinds;
-                None
-            }
-            (Step::Sharing, Ok(_)) => None,
-            (Step::Moving, Ok(_)) => {
-                member.moved = true;
-                None
-            }
-            _ => {
-                member.winner = None;
-                Some(member.repo.clone())
-            }
-        }
-    }
-
-    /// The repositories that have all of a state's objects between them, as few as may be.
-    fn sources_of(&self, state: &Candidate) -> Option<Vec<usize>> {
-        let mut lacking: BTreeMap<&RefName, &ObjectId> = state.targets.refs.iter().collect();
-        let mut sources = Vec::new();
-        let mut members = state.speaks_for.clone();
-        // One that has everything needs no other.
-        members.sort_by_key(|n| {
-            !self
-                .repos
-                .get(*n)
-                .is_some_and(|m| self.has_all(m, &state.targets))
-        });
-        for n in members {
-            let Some(member) = self.repos.get(n) else {
-                continue;
-            };
-            let before = lacking.len();
-            lacking.retain(|name, id| !self.has(member, name, id));
-            if lacking.len() < before {
-                sources.push(n);
-            }
-        }
-        lacking.is_empty().then_some(sources)
-    }
-
-    /// Objects that nobody has whom the state speaks for; `None` while somebody was not looked at.
-    fn missing_of(&self, state: &Candidate) -> Option<Vec<ObjectId>> {
-        let members = state.speaks_for.iter().map(|n| self.repos.get(*n));
-        let members: Option<Vec<&Member>> = members.collect();
-        let members = members?;
-        if members
-            .iter()
-            .any(|member| member.present.len() != self.objects.len())
-        {
-            return None;
-        }
-        let is_missing = |id: &ObjectId| {
-            let at = self.objects.binary_search(id).ok();
-            let has = |member: &&Member| {
-                at.is_some_and(|at| member.present.get(at).copied().flatten().is_some())
-            };
-            !members.iter().any(has)
-        };
-        let mut missing = state.targets.objects();
-        missing.retain(is_missing);
-        Some(missing)
-    }
-
-    /// The object is there, and a commit if it is to be a branch.
-    fn has(&self, member: &Member, name: &RefName, id: &ObjectId) -> bool {
-        let at = self.objects.binary_search(id).ok();
-        match at.and_then(|at| member.present.get(at).copied().flatten()) {
-            Some(ObjectKind::Commit) => true,
-            Some(_) => !name.is_branch(),
-            None => false,
-        }
-    }
-
-    fn has_all(&self, member: &Member, targets: &Targets) -> bool {
-        let mut refs = targets.refs.iter();
-        refs.all(|(name, id)| self.has(member, name, id))
-    }
-
-    fn moved_to(&self, member: &Member) -> Option<Rank> {
-        let state = self.states.get(member.winner?)?;
-        member.moved.then_some(state.rank)
-    }
-
-    fn shares(&self) -> Vec<Work> {
-        let members = self.repos.iter().enumerate();
-        let lacking = members.filter(|(_, member)| {
-            let state = member.winner.and_then(|at| self.states.get(at));
-            state.is_some_and(|state| !self.has_all(member, &state.targets))
-        });
-        lacking
-            .flat_map(|(n, member)| {
-                let sources = member
-                    .share_from
-                    .iter()
-                    .filter_map(|at| self.repos.get(*at));
-                sources.map(move |source| {
-                    let from = source.repo.clone();
-                    (n, member.repo.clone(), GitTask::Share { from })
-                })
-            })
-            .collect()
-    }
-
-    fn moves(&self) -> Vec<Work> {
-        let members = self.repos.iter().enumerate();
-        members
-            .filter_map(|(n, member)| {
-                let state = self.states.get(member.winner?)?;
-                let task = GitTask::Apply(Arc::clone(&state.targets));
-                Some((n, member.repo.clone(), task))
+            .filter(|state| {
+                let targets = state.refs.as_ref();
+                targets.is_ok_and(|targets| self.would_take(repo, state.rank, targets))
             })
             .collect()
     }

@@ -76,9 +76,13 @@ impl Core {
     /// What was stored about a repository before it was served here.
     fn watch_roots(&mut self, repo: &RepoId, facts: &dyn Facts) {
         for event in facts.roots(repo, &nip34::ROOTS) {
-            if let Some(news) = self.root(&event, facts) {
-                self.sync.news(news, self.now.mono);
-            }
+            self.watch_root(&event, facts);
+        }
+    }
+
+    fn watch_root(&mut self, event: &Event, facts: &dyn Facts) {
+        if let Some(news) = self.root(event, facts) {
+            self.sync.news(news, self.now.mono);
         }
     }
 
@@ -154,8 +158,12 @@ impl Core {
     /// it.
     pub(super) fn tell_sync_stored(&mut self, event: &Event, seq: Seq, facts: &dyn Facts) {
         self.sync.stored(seq);
-        if let Some(news) = self.root(event, facts) {
-            self.sync.news(news, self.now.mono);
+        self.watch_root(event, facts);
+        if event.kind == nip34::PULL_REQUEST {
+            // They may have been stored first, and belong where it does.
+            for update in facts.updates(&event.id) {
+                self.watch_root(&update, facts);
+            }
         }
         let about = targets(event).filter_map(|target| match target {
             Target::Event(id) => Some(id),

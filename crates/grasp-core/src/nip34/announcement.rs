@@ -3,6 +3,7 @@
 use super::Rank;
 use super::clones::clones;
 use super::repo::{Identifier, IdentifierError, RepoId};
+use crate::clock::Timestamp;
 use crate::clone_url::CloneUrl;
 use crate::event::Event;
 use crate::id::Pubkey;
@@ -18,6 +19,8 @@ const MAX_RELAYS: usize = 64;
 pub struct Announcement {
     pub repo: RepoId,
     pub rank: Rank,
+    /// When it ends (NIP-40).
+    pub expires: Option<Timestamp>,
     /// Whom its author trusts to maintain; without the author.
     pub listed: Vec<Pubkey>,
     /// Names this service in both `clone` and `relays`.
@@ -41,6 +44,7 @@ impl Announcement {
             clones: clones(event, us),
             listed: listed(event),
             rank: Rank::of(event),
+            expires: event.expiration(),
             repo,
         })
     }
@@ -102,4 +106,72 @@ fn active_maintainer(tag: &[String]) -> Option<&str> {
     let numeric = boundaries.iter().all(|text| text.parse::<u64>().is_ok());
     let active = boundaries.is_empty() || boundaries.len() % 2 == 1;
     (role != "o" && numeric && active).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Kind;
+
+    fn key(n: u8) -> String {
+        Pubkey([n; 32]).to_string()
+    }
+
+    /// Whom the first key lists with these tags, `{2}` standing for the second key in full.
+    fn listed_by(tags: &[&[&str]]) -> Vec<u8> {
+        let full = |text: &&str| {
+            (1..=9).fold((*text).to_owned(), |text, n| {
+                text.replace(&format!("{{{n}}}"), &key(n))
+            })
+        };
+        let mut all = vec![vec!["d".to_owned(), "r".to_owned()]];
+        all.extend(tags.iter().map(|tag| tag.iter().map(full).collect()));
+        let author = Pubkey([1; 32]);
+        let id = crate::event::event_id(&author, Timestamp(1), Kind::ANNOUNCEMENT, &all, "");
+        let json = serde_json::json!({"id": id, "pubkey": author, "created_at": 1, "kind": 30617,
+            "tags": all, "content": "", "sig": "0".repeat(128)});
+        let event = Event::from_stored(&json.to_string()).unwrap();
+        listed(&event)
+            .iter()
+            .filter_map(|key| key.0.first().copied())
+            .collect()
+    }
+
+    #[test]
+    fn role_tags_say_who_maintains_and_when() {
+        let table: &[(&[&[&str]], &[u8])] = &[
+            (
+                &[&["maintainers", "{2}", "{3}"], &["maintainers", "{4}"]],
+                &[2, 3, 4],
+            ),
+            (&[&["maintainers", "{1}", "{2}", "{2}", "nobody"]], &[2]),
+            (&[&["M", "{2}"], &["m", "{3}"]], &[2, 3]),
+            // Begun; begun and ended; begun again.
+            (&[&["M", "{2}", "100"]], &[2]),
+            (&[&["M", "{2}", "100", "200"]], &[]),
+            (&[&["m", "{2}", "100", "200", "300"]], &[2]),
+            (&[&["m", "{2}", "100", "200", "300", "400"]], &[]),
+            // What is no number voids the tag, and no other.
+            (&[&["M", "{2}", "soon"], &["M", "{3}"]], &[3]),
+            (&[&["M", "{2}", "100", "", "300"]], &[]),
+            (&[&["M", "{2}", ""]], &[]),
+            (&[&["M", "{2}", "-1"]], &[]),
+            (&[&["M", "{2}", "1.5"]], &[]),
+            // Observers have no word.
+            (&[&["o", "{2}"], &["o", "{3}", "100"]], &[]),
+            (&[&["M", "{2}"], &["o", "{3}"]], &[2]),
+            // Any role, also one that is over or of an observer, stands in place of the list.
+            (&[&["maintainers", "{2}"], &["M", "{3}"]], &[3]),
+            (&[&["maintainers", "{2}"], &["o", "{3}"]], &[]),
+            (&[&["maintainers", "{2}"], &["m", "{3}", "100", "200"]], &[]),
+            (&[&["maintainers", "{2}"], &["M"]], &[]),
+            // Other letters are no roles; the author needs none.
+            (&[&["maintainers", "{2}"], &["r", "{3}"]], &[2]),
+            (&[&["M", "{1}"], &["M", "{2}"], &["m", "{2}"]], &[2]),
+            (&[&["M", "npub1xyz"], &["M", "{2}"]], &[2]),
+        ];
+        for (tags, wanted) in table {
+            assert_eq!(listed_by(tags), *wanted, "{tags:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Rank;
 use super::repo::{Identifier, IdentifierError};
-use crate::event::Event;
+use crate::event::{Event, Kind};
 use crate::git::{self, ObjectId, RefName, Refs};
 use crate::id::Pubkey;
 
@@ -55,6 +55,12 @@ pub enum Unappliable {
 }
 
 impl State {
+    /// What a state is about; `None` for every other event.
+    pub fn identifier_of(event: &Event) -> Option<Identifier> {
+        let d = event.tag("d").filter(|_| event.kind == Kind::STATE)?;
+        Identifier::parse(d).ok()
+    }
+
     pub fn read(event: &Event) -> Result<Self, IdentifierError> {
         Ok(Self {
             author: event.pubkey,
@@ -116,7 +122,6 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::event::Kind;
 
     fn state(tags: &[[&str; 2]]) -> Result<Targets, Unappliable> {
         let mut all = vec![vec!["d".to_owned(), "r".to_owned()]];

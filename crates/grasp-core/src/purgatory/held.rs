@@ -15,6 +15,8 @@ pub struct Held {
     pub event: Arc<Event>,
     pub needs: Needs,
     pub until: Timestamp,
+    /// An announcement that has expired, and is only kept in mind.
+    pub remembered: bool,
     /// Who has not been answered yet.
     pub submitters: Vec<Ticket>,
     pub durability: Durability,
@@ -42,6 +44,7 @@ impl Held {
             event,
             needs,
             until,
+            remembered: false,
             submitters: Vec::new(),
             durability: Durability::default(),
             missing: None,

@@ -16,7 +16,7 @@ use crate::admit::{Cause, Needs, Refusal};
 use crate::clock::Timestamp;
 use crate::event::{Address, Event};
 use crate::id::{EventId, Pubkey};
-use crate::limits::Limits;
+use crate::limits::{Limits, Load};
 use crate::nip34::{Identifier, RepoId};
 
 /// An expired announcement is kept in mind for a late state.
@@ -27,6 +27,8 @@ pub const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 enum Key {
     Announcements(Identifier),
     States(Identifier),
+    /// By their author, who need not have that repository.
+    StatesOf(RepoId),
     Tips(RepoId),
     Waits(Cause),
 }
@@ -36,12 +38,31 @@ pub struct Purgatory {
     held: FxHashMap<EventId, Held>,
     index: FxHashMap<Key, Vec<EventId>>,
     deadlines: BTreeSet<(Timestamp, EventId)>,
-    per_author: FxHashMap<Pubkey, Vec<EventId>>,
-    bytes: usize,
+    /// Expired announcements, those first that have been kept longest. They wait for nothing that
+    /// anybody was promised, so that they take nobody's room.
+    remembered: BTreeSet<(Timestamp, EventId)>,
+    per_author: FxHashMap<Pubkey, OfAuthor>,
+    waiting: Load,
+    kept_in_mind: Load,
     /// What those waited for that have left lately.
     left: Vec<Needs>,
     /// So many were taken out since the start.
     released: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfAuthor {
+    ids: Vec<EventId>,
+    waiting: Load,
+    kept_in_mind: Load,
+}
+
+/// For whom there is room when most of it is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guest {
+    Anybody,
+    /// Somebody who maintains the served repository that it is about.
+    Maintainer,
 }
 
 impl Purgatory {
@@ -61,8 +82,19 @@ impl Purgatory {
         self.held.is_empty()
     }
 
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Without what is only kept in mind.
+    pub fn waiting(&self) -> Load {
+        self.waiting
+    }
+
+    pub fn waiting_of(&self, author: &Pubkey) -> Load {
+        let of_author = self.per_author.get(author);
+        of_author.map_or(Load::default(), |found| found.waiting)
+    }
+
+    /// Expired announcements.
+    pub fn kept_in_mind(&self) -> Load {
+        self.kept_in_mind
     }
 
     /// Grows when something is held no longer, or for something else.
@@ -70,27 +102,93 @@ impl Purgatory {
         self.released
     }
 
-    pub fn of_author_count(&self, author: &Pubkey) -> usize {
-        self.per_author.get(author).map_or(0, Vec::len)
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = &Held> {
         self.held.values()
     }
 
-    /// Is there room for one more event of that author?
-    pub fn room_for(&self, event: &Event, limits: &Limits) -> Result<(), Refusal> {
-        if self.of_author_count(&event.pubkey) >= limits.held_per_key {
+    /// Is there room for one more event of that author? The last of it is for maintainers of served
+    /// repositories, so that strangers cannot keep them from pushing.
+    pub fn room_for(&self, event: &Event, guest: Guest, limits: &Limits) -> Result<(), Refusal> {
+        let own = self.waiting_of(&event.pubkey).with(size(event));
+        if !own.fits(limits.held_of_one()) {
             return Err(Refusal::TooManyHeld);
         }
-        let bytes = self.bytes + event.json().len();
-        if self.held.len() >= limits.held_events || bytes > limits.held_bytes {
+        let most = match guest {
+            Guest::Anybody => limits.held_of_strangers(),
+            Guest::Maintainer => limits.held_of_all(),
+        };
+        if !self.waiting.with(size(event)).fits(most) {
             return Err(Refusal::PurgatoryFull);
         }
         Ok(())
     }
 
-    /// Takes an event; one that is here already keeps its submitters and its durability.
+    /// An announcement has expired and is only kept in mind from now on.
+    pub fn remember(&mut self, id: &EventId, until: Timestamp) {
+        self.extend(id, until);
+        self.set_remembered(id, true);
+    }
+
+    /// It waits for its state again.
+    pub fn revive(&mut self, id: &EventId) {
+        self.set_remembered(id, false);
+    }
+
+    /// What is to be forgotten because too many announcements of that author, or of all, are kept
+    /// in mind: the one that has been kept longest.
+    pub fn too_old_to_remember(&self, author: &Pubkey, limits: &Limits) -> Option<EventId> {
+        let of_author = self.per_author.get(author)?;
+        if !of_author.kept_in_mind.fits(limits.held_of_one()) {
+            let own = of_author.ids.iter().filter_map(|id| self.held.get(id));
+            let own = own.filter(|held| held.remembered);
+            let oldest = own.min_by_key(|held| (held.until, held.event.id));
+            return oldest.map(|held| held.event.id);
+        }
+        let fits = self.kept_in_mind.fits(limits.kept_in_mind());
+        self.remembered.first().filter(|_| !fits).map(|(_, id)| *id)
+    }
+
+    fn set_remembered(&mut self, id: &EventId, remembered: bool) {
+        if let Some(held) = self
+            .held
+            .get(id)
+            .filter(|held| held.remembered != remembered)
+        {
+            let (event, until) = (Arc::clone(&held.event), held.until);
+            self.uncount(&event, !remembered, until);
+            self.count(&event, remembered, until);
+            if let Some(held) = self.held.get_mut(id) {
+                held.remembered = remembered;
+            }
+        }
+    }
+
+    fn count(&mut self, event: &Event, remembered: bool, until: Timestamp) {
+        let of_author = self.per_author.entry(event.pubkey).or_default();
+        if remembered {
+            of_author.kept_in_mind.add(size(event));
+            self.kept_in_mind.add(size(event));
+            self.remembered.insert((until, event.id));
+        } else {
+            of_author.waiting.add(size(event));
+            self.waiting.add(size(event));
+        }
+    }
+
+    fn uncount(&mut self, event: &Event, remembered: bool, until: Timestamp) {
+        let of_author = self.per_author.entry(event.pubkey).or_default();
+        if remembered {
+            of_author.kept_in_mind.remove(size(event));
+            self.kept_in_mind.remove(size(event));
+            self.remembered.remove(&(until, event.id));
+        } else {
+            of_author.waiting.remove(size(event));
+            self.waiting.remove(size(event));
+        }
+    }
+
+    /// Takes an event; one that is here already keeps its submitters, its durability, and whether
+    /// it is only kept in mind.
     pub fn insert(&mut self, event: Arc<Event>, needs: Needs, until: Timestamp) {
         let id = event.id;
         let before = self.take(&id);
@@ -98,9 +196,12 @@ impl Purgatory {
             self.index.entry(key).or_default().push(id);
         }
         self.deadlines.insert((until, id));
-        self.per_author.entry(event.pubkey).or_default().push(id);
-        self.bytes += event.json().len();
+        let remembered = before.as_ref().is_some_and(|before| before.remembered);
+        self.count(&event, remembered, until);
+        let of_author = self.per_author.entry(event.pubkey).or_default();
+        of_author.ids.push(id);
         let mut held = Held::new(event, needs, until);
+        held.remembered = remembered;
         if let Some(before) = before {
             held.submitters = before.submitters;
             held.durability = before.durability;
@@ -136,14 +237,14 @@ impl Purgatory {
             }
         }
         self.deadlines.remove(&(held.until, *id));
+        self.uncount(&held.event, held.remembered, held.until);
         let author = held.event.pubkey;
-        if let Some(ids) = self.per_author.get_mut(&author) {
-            ids.retain(|other| other != id);
-            if ids.is_empty() {
+        if let Some(of_author) = self.per_author.get_mut(&author) {
+            of_author.ids.retain(|other| other != id);
+            if of_author.ids.is_empty() {
                 self.per_author.remove(&author);
             }
         }
-        self.bytes -= held.event.json().len();
         Some(held)
     }
 
@@ -154,6 +255,12 @@ impl Purgatory {
 
     pub fn states(&self, identifier: &Identifier) -> Vec<EventId> {
         self.found(&Key::States(identifier.clone()))
+    }
+
+    /// States of one author.
+    pub fn states_of(&self, of: &RepoId) -> &[EventId] {
+        let ids = self.index.get(&Key::StatesOf(of.clone()));
+        ids.map_or(&[], Vec::as_slice)
     }
 
     /// Pull requests that wait for a commit in that repository.
@@ -180,8 +287,8 @@ impl Purgatory {
     }
 
     pub fn of_author(&self, author: &Pubkey) -> impl Iterator<Item = &Held> {
-        let ids = self.per_author.get(author).map_or(&[][..], Vec::as_slice);
-        ids.iter().filter_map(|id| self.held.get(id))
+        let ids = self.per_author.get(author).map(|found| &found.ids);
+        ids.into_iter().flatten().filter_map(|id| self.held.get(id))
     }
 
     pub fn next_deadline(&self) -> Option<Timestamp> {
@@ -199,6 +306,9 @@ impl Purgatory {
         if let Some(held) = self.held.get_mut(id) {
             self.deadlines.remove(&(held.until, *id));
             self.deadlines.insert((until, *id));
+            if self.remembered.remove(&(held.until, *id)) {
+                self.remembered.insert((until, *id));
+            }
             held.until = until;
         }
     }
@@ -208,12 +318,19 @@ impl Purgatory {
     }
 }
 
+fn size(event: &Event) -> usize {
+    event.json().len()
+}
+
 fn keys(needs: &Needs) -> Vec<Key> {
     match needs {
         Needs::State(announcement) => {
             vec![Key::Announcements(announcement.repo.identifier.clone())]
         }
-        Needs::Refs(state) => vec![Key::States(state.identifier.clone())],
+        Needs::Refs(state) => vec![
+            Key::States(state.identifier.clone()),
+            Key::StatesOf(RepoId::new(state.author, state.identifier.clone())),
+        ],
         Needs::Tip { repos, .. } => repos.iter().cloned().map(Key::Tips).collect(),
         Needs::Release(causes) | Needs::Arrival(causes) => {
             causes.iter().cloned().map(Key::Waits).collect()

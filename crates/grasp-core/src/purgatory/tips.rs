@@ -37,13 +37,14 @@ impl EarlyTips {
         self.deadlines.is_empty()
     }
 
-    pub fn is_full(&self, repo: &RepoId) -> bool {
+    pub fn has_room(&self, repo: &RepoId, more: usize) -> bool {
         let in_repo = self.in_repo.get(repo).copied().unwrap_or_default();
-        self.len() >= MAX_TIPS || in_repo >= MAX_PER_REPO
+        more == 0 || self.len() + more <= MAX_TIPS && in_repo + more <= MAX_PER_REPO
     }
 
+    /// One that is pushed again, at whatever commit, has no more time than before.
     pub fn insert(&mut self, repo: RepoId, event: EventId, tip: ObjectId, until: Timestamp) {
-        self.remove(&repo, &event);
+        let until = self.remove(&repo, &event).unwrap_or(until);
         self.deadlines.insert((until, event, repo.clone()));
         *self.in_repo.entry(repo.clone()).or_default() += 1;
         let early = Early { repo, tip, until };
@@ -88,18 +89,17 @@ impl EarlyTips {
         Some((repo, event))
     }
 
-    fn remove(&mut self, repo: &RepoId, event: &EventId) {
-        let Some(early) = self.tips.get_mut(event) else {
-            return;
-        };
+    /// Until when it was kept.
+    fn remove(&mut self, repo: &RepoId, event: &EventId) -> Option<Timestamp> {
+        let early = self.tips.get_mut(event)?;
         let at = early.iter().position(|early| early.repo == *repo);
         let removed = at.map(|at| early.swap_remove(at));
         if early.is_empty() {
             self.tips.remove(event);
         }
-        if let Some(early) = removed {
-            self.forget_deadline(early.until, event, repo);
-        }
+        let until = removed?.until;
+        self.forget_deadline(until, event, repo);
+        Some(until)
     }
 
     fn forget_deadline(&mut self, until: Timestamp, event: &EventId, repo: &RepoId) {

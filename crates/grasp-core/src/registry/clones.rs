@@ -50,6 +50,7 @@ mod tests {
             },
             listed: vec![Pubkey([listed; 32])],
             lists_us: true,
+            expires: None,
             relays: Vec::new(),
             clones: hosts.iter().map(url).collect(),
         };

@@ -186,6 +186,7 @@ mod tests {
             rank,
             listed,
             lists_us: true,
+            expires: None,
             relays: Vec::new(),
             clones: Vec::new(),
         };
@@ -292,6 +293,7 @@ mod tests {
                 },
                 listed: vec![key(2)],
                 lists_us: true,
+                expires: None,
                 relays: Vec::new(),
                 clones: Vec::new(),
             };
@@ -314,10 +316,12 @@ mod tests {
             created_at: Timestamp(9),
             id: EventId([9; 32]),
         };
-        registry.set_applied(&repo(1), rank);
+        registry.set_applied(&repo(1), rank, Timestamp(5));
         registry.forget(&repo(1));
         assert!(!registry.is_hosted(&repo(1)));
         announce(&mut registry, 1, &[], 2);
+        registry.set_applied(&repo(1), rank, Timestamp(6));
         assert_eq!(registry.applied(&repo(1)), Some(rank));
+        assert_eq!(registry.refs_since(&repo(1)), Some(Timestamp(5)));
     }
 }

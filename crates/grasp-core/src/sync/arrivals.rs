@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::batch::Via;
-use super::downloads::BatchNo;
+use super::downloads::NOBODY;
 use super::items::Items;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
@@ -26,8 +26,6 @@ const MAX_LATER: usize = 10_000;
 const MAX_RECALLED: usize = 1_000;
 /// Relays that are asked for an event of which nobody knows who has it.
 const ASKED: usize = 4;
-/// No batch waits for what is asked for by itself.
-const NOBODY: BatchNo = BatchNo(0);
 /// How much one live event weighs in the average of their lag.
 const LAG_WEIGHT: u64 = 8;
 
@@ -298,6 +296,9 @@ impl Sync {
         let is_up = |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
         match shown_by.filter(is_up) {
             Some(relay) => {
+                if row.announcement && self.sought.len() < MAX_LATER {
+                    self.sought.insert(id, row.at);
+                }
                 if self.downloads.need(relay, NOBODY, id) {
                     self.again.insert(relay);
                 }
@@ -305,21 +306,33 @@ impl Sync {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
-            // Nobody knows who has it: announcements and states are compared anew from there on.
-            None if row.announcement => {
-                let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
-                for relay in relays {
-                    if let Some(session) = self.session_mut(relay) {
-                        session.fail(&Items::announcements());
-                    }
-                    self.doubt_since(relay, &Items::announcements(), row.at, Via::Turn);
-                    self.again.insert(relay);
-                }
-            }
+            None if row.announcement => self.compare_announcements_since(row.at),
             None => {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
+        }
+    }
+
+    /// Nobody knows who has one of that time: announcements and states are compared anew from
+    /// there on.
+    fn compare_announcements_since(&mut self, at: Timestamp) {
+        let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
+        for relay in relays {
+            if let Some(session) = self.session_mut(relay) {
+                session.fail(&Items::announcements());
+            }
+            self.doubt_since(relay, &Items::announcements(), at, Via::Turn);
+            self.again.insert(relay);
+        }
+    }
+
+    /// Those that were asked did not deliver what somebody had shown before.
+    pub(super) fn after_vain(&mut self) {
+        let vain = self.downloads.take_vain().into_iter();
+        let oldest = vain.filter_map(|id| self.sought.remove(&id)).min();
+        if let Some(at) = oldest {
+            self.compare_announcements_since(at);
         }
     }
 

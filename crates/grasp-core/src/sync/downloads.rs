@@ -18,6 +18,9 @@ const SHARES: usize = 8;
 /// others have filled it.
 const MIN_SHARE: usize = 64;
 
+/// No batch waits for what is asked for by itself.
+pub const NOBODY: BatchNo = BatchNo(0);
+
 /// A piece of history that is not complete before its events are here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchNo(pub u64);
@@ -47,6 +50,8 @@ pub struct Downloads {
     named: FxHashMap<RelayNo, usize>,
     /// Batches that something was given up of.
     spoiled: BTreeSet<BatchNo>,
+    /// What was asked for by itself, and nobody delivered.
+    vain: Vec<EventId>,
     max: usize,
 }
 
@@ -189,6 +194,9 @@ impl Downloads {
             let waiting = want.waiting.iter();
             let unasked = waiting.filter(|(_, relay)| !want.failed.contains(relay));
             self.spoiled.extend(unasked.map(|(batch, _)| *batch));
+            if want.waiting.contains_key(&NOBODY) {
+                self.vain.push(*id);
+            }
         }
         self.came(id)
     }
@@ -196,6 +204,11 @@ impl Downloads {
     /// Whether something of the batch was given up without its relay having been asked.
     pub fn take_spoiled(&mut self, batch: BatchNo) -> bool {
         self.spoiled.remove(&batch)
+    }
+
+    /// What was asked for by itself in vain since this was asked last.
+    pub fn take_vain(&mut self) -> Vec<EventId> {
+        std::mem::take(&mut self.vain)
     }
 
     fn uncount(&mut self, relay: RelayNo) {
@@ -258,6 +271,13 @@ impl Downloads {
                 }
             }
         }
+    }
+
+    /// This relay said that it has it.
+    pub fn is_named_by(&self, relay: RelayNo, id: &EventId) -> bool {
+        let waiting = self.wants.get(id).map(|want| &want.waiting);
+        let mut batches = waiting.into_iter().flatten();
+        batches.any(|(batch, of)| *batch != NOBODY && *of == relay)
     }
 
     /// The batches that wait for it.

@@ -4,7 +4,7 @@ use super::batch::{How, Step};
 use super::capabilities::{Capabilities, Reconciles};
 use super::compared::Compared;
 use super::downloads::BatchNo;
-use super::io::{Complaint, FromRelay, ToRelay};
+use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
 use super::session::Auth;
@@ -112,6 +112,7 @@ impl Sync {
 
     /// It is here, or need not be: whoever waits for it waits no longer.
     pub(super) fn came(&mut self, id: &EventId, now: Now) {
+        self.sought.remove(id);
         for batch in self.downloads.came(id) {
             self.try_finish(batch, now);
         }
@@ -290,8 +291,13 @@ impl Sync {
             // It may have cut its answer.
             return self.downloads.put_off(relay, missing);
         }
+        let mut missed = missing.iter();
+        let hollow = missed.any(|id| self.downloads.is_named_by(relay, id));
         let ended = self.downloads.missed(relay, &missing);
         self.after_downloads(ended, now);
+        if hollow {
+            self.on_bad(relay, None, Fault::Hollow, now);
+        }
     }
 
     /// Batches that wait for nothing more, and relays that are asked in place of others.
@@ -299,6 +305,7 @@ impl Sync {
         for batch in ended {
             self.try_finish(batch, now);
         }
+        self.after_vain();
         self.again.extend(self.downloads.relays());
     }
 

@@ -159,6 +159,8 @@ pub enum Fault {
     OffFilter,
     UnknownSubscription,
     Flood,
+    /// It named events that it does not deliver.
+    Hollow,
 }
 
 /// Why a relay refuses something, read from words that no two relays choose alike.

@@ -139,6 +139,9 @@ pub struct Sync {
     arrivals: FxHashMap<Ticket, Arrival>,
     judged: VecDeque<(Arrival, Outcome)>,
     later: Later,
+    /// Announcements and states that are asked for again where they were seen, and of what time
+    /// each is.
+    sought: FxHashMap<EventId, Timestamp>,
     memo: Memo,
     aside: Option<Aside>,
     /// The newest commit.
@@ -173,6 +176,7 @@ impl Sync {
             arrivals: FxHashMap::default(),
             judged: VecDeque::new(),
             later: Later::default(),
+            sought: FxHashMap::default(),
             aside: None,
             latest: None,
             restored: Restored::default(),

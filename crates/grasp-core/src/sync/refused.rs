@@ -16,11 +16,11 @@ const MAX_TRIES: u8 = 3;
 const NO_EOSE: u32 = 2;
 
 impl Sync {
-    /// A relay that names no subscription means the newest one that it can mean.
+    /// A relay names no subscription: which it means must be guessed.
     pub(super) fn on_notice(&mut self, relay: RelayNo, why: Complaint, now: Now) {
-        let newest = self.peers.get(&relay).and_then(|peer| peer.session());
-        let Some((no, compares)) = newest.and_then(|session| {
-            let no = session.newest_unanswered(why)?;
+        let session = self.peers.get(&relay).and_then(|peer| peer.session());
+        let Some((no, compares)) = session.and_then(|session| {
+            let no = session.refused_by(why)?;
             let sub = session.subs.get(no)?;
             Some((no, matches!(sub.purpose, Purpose::Compare { .. })))
         }) else {

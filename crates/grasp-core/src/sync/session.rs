@@ -233,17 +233,15 @@ impl Session {
         })
     }
 
-    /// The request that a complaint without a name is about: the newest, of those that it can be
-    /// about.
-    pub fn newest_unanswered(&self, why: Complaint) -> Option<SubNo> {
-        let unanswered = || {
-            let busy = self.subs.busy().rev();
-            busy.filter(|(_, sub)| sub.sent.is_none())
+    /// The request that a refusal without a name is for: the newest, or the one with the most
+    /// filters if they are too many.
+    pub fn refused_by(&self, why: Complaint) -> Option<SubNo> {
+        let unanswered = self.subs.busy().filter(|(_, sub)| sub.sent.is_none());
+        let refused = match why {
+            Complaint::TooManyFilters => unanswered.max_by_key(|(_, sub)| sub.filters()),
+            _ => unanswered.last(),
         };
-        let many = |sub: &Sub| why == Complaint::TooManyFilters && sub.filters() > 1;
-        let with_many = unanswered().find(|(_, sub)| many(sub));
-        let newest = with_many.or_else(|| unanswered().next());
-        newest.map(|(no, _)| no)
+        refused.map(|(no, _)| no)
     }
 
     /// What is on its way for these may have passed something by: it is asked for again.
@@ -261,7 +259,7 @@ impl Session {
     /// True for the first of its kind.
     pub fn note_fault(&mut self, fault: Fault) -> bool {
         self.faults += match fault {
-            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription => 1,
+            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription | Fault::Hollow => 1,
             Fault::WrongId | Fault::WrongSignature | Fault::TooLarge => 5,
             Fault::Flood => 20,
         };

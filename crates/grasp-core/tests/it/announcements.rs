@@ -257,3 +257,30 @@ fn a_repository_that_comes_back_after_its_deletion_takes_the_same_state_again() 
     assert_eq!(push, Ok(()), "the state in the store still says so");
     assert!(scene.serves(&again));
 }
+
+#[test]
+fn a_repository_ends_when_its_announcement_says_so() {
+    for restarts in [false, true] {
+        let mut scene = Scene::new();
+        let plain = announce(&scene, ALICE, &[]);
+        let mut tags = plain.tags.clone();
+        let end = scene.unix() + 3600;
+        tags.push(vec!["expiration".to_owned(), end.to_string()]);
+        let announcement = forge::event(ALICE, plain.kind, plain.created_at.0, tags);
+        scene.publish(&announcement);
+        let first = state(&scene, ALICE, &[(MAIN, commit(1))]);
+        scene.publish(&first);
+        assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(1)))]), Ok(()));
+        if restarts {
+            scene.restart();
+        }
+        scene.pass(58 * MINUTE);
+        assert!(scene.core.registry().is_hosted(&tool(ALICE)));
+        scene.pass(5 * MINUTE);
+        assert!(!scene.serves(&announcement));
+        assert!(!scene.core.registry().is_hosted(&tool(ALICE)));
+        assert!(scene.git.get(&tool(ALICE)).is_none(), "put aside");
+        let again = announce(&scene, ALICE, &[]);
+        assert_eq!(scene.publish(&again), Answer::Held, "it begins anew");
+    }
+}

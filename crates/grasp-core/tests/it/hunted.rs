@@ -359,9 +359,9 @@ fn a_commit_that_one_repository_lacks_is_looked_for_again_every_hour() {
     assert!(scene.fetches.is_empty(), "it is here");
 }
 
-/// What is missing here was served from another repository, until that one left.
+/// What is lost is looked for in one of its repositories, until that one leaves.
 #[test]
-fn data_is_hunted_when_the_last_repository_that_had_it_is_gone() {
+fn lost_data_is_hunted_in_the_repository_that_is_left() {
     let mut scene = Scene::new();
     let at = scene.unix();
     let alices = forge::announcement_with_clones(&tool(ALICE), at, &[BOB], &[ONE]);
@@ -374,14 +374,25 @@ fn data_is_hunted_when_the_last_repository_that_had_it_is_gone() {
         .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
         .unwrap();
     scene.pass(MINUTE);
+    for repo in [tool(ALICE), tool(BOB)] {
+        scene.git.lose_objects(&repo, |_| true);
+    }
     scene.fetches.clear();
-    scene.git.lose_objects(&tool(ALICE), |_| true);
     scene.restart();
     scene.pass(5 * MINUTE);
-    assert!(scene.serves(&first) && scene.fetches.is_empty());
-    let gone = forge::deletion(BOB, scene.unix(), "e", &bobs.id.to_string());
-    assert_eq!(scene.publish(&gone), Answer::Accepted);
-    scene.pass(5 * MINUTE);
     assert!(!scene.serves(&first), "nobody has it");
-    assert_eq!(scene.asked_of(), [ONE]);
+    let asked = scene.fetches.iter().map(|(_, ask)| ask.repo.clone());
+    let asked: std::collections::BTreeSet<_> = asked.collect();
+    assert_eq!(asked.len(), 1, "it comes to the others from there");
+    let place = asked.first().unwrap();
+    let (gone, left) = match *place == tool(BOB) {
+        true => (&bobs, ALICE),
+        false => (&alices, BOB),
+    };
+    scene.fetches.clear();
+    let deletion = forge::deletion(gone.pubkey, scene.unix(), "e", &gone.id.to_string());
+    assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    scene.pass(5 * MINUTE);
+    let mut asked = scene.fetches.iter();
+    assert!(asked.any(|(_, ask)| ask.repo == tool(left)));
 }

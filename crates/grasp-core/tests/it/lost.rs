@@ -1,5 +1,6 @@
 //! Disks that lose objects: what is served has its data here, and comes back when the data does.
 
+use grasp_core::git::RefName;
 use grasp_core::{GitTask, Kind, Repair};
 use grasp_sim::forge::{self, commit};
 
@@ -125,4 +126,28 @@ fn a_start_takes_away_what_a_kill_left_on_disk() {
     assert!(scene.git.get(&tool(ALICE)).is_none());
     assert!(scene.git.get(&tool(CAROL)).is_none());
     assert!(scene.git.get(&tool(BOB)).is_some());
+}
+
+#[test]
+fn a_start_sets_head_back_to_what_the_state_says() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let at = scene.unix();
+    let tags = vec![
+        forge::tag(&["d", "tool"]),
+        forge::tag(&[MAIN, &commit(1).to_string()]),
+        forge::tag(&["HEAD", &format!("ref: {MAIN}")]),
+    ];
+    let event = forge::event(ALICE, Kind::STATE, at, tags);
+    scene.publish(&event);
+    assert!(scene.serves(&event));
+    let head = RefName::parse(MAIN);
+    assert_eq!(scene.repo(&tool(ALICE)).head, head);
+
+    scene.git.lose_head(&tool(ALICE));
+    scene.restart();
+    assert_eq!(scene.repo(&tool(ALICE)).head, head);
+    assert_eq!(scene.repairs, [Repair::RefsSetBack]);
+    scene.restart();
+    assert_eq!(scene.repairs.len(), 1, "a second start finds it well");
 }

@@ -195,3 +195,68 @@ fn a_request_to_vanish_takes_tips_and_repositories_along() {
     assert!(scene.repo(&tool(ALICE)).tips.is_empty());
     assert!(scene.git.get(&tool(CAROL)).is_none());
 }
+
+/// Strangers fill the room for tips without an event, and the first of them.
+fn filled(scene: &mut Scene) -> EventId {
+    let names: Vec<String> = (0..=255).map(|n| name(&EventId([n; 32]))).collect();
+    for part in names.chunks(64) {
+        let tips: Vec<_> = part
+            .iter()
+            .map(|name| (name.as_str(), Some(commit(7))))
+            .collect();
+        assert_eq!(scene.push(&tool(ALICE), &tips), Ok(()));
+    }
+    EventId([0; 32])
+}
+
+#[test]
+fn tips_without_an_event_have_a_bound_and_come_in_all_or_none() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let first = filled(&mut scene);
+    let (one, other) = (EventId([7; 32]), forge::pull_request(CAROL, 1, &[], "").id);
+    let push = scene.push(
+        &tool(ALICE),
+        &[
+            (&name(&one), Some(commit(7))),
+            (&name(&other), Some(commit(7))),
+        ],
+    );
+    assert_eq!(push, Err(PushRefusal::TooManyTips));
+    assert!(!scene.repo(&tool(ALICE)).tips.contains_key(&other));
+    let again = scene.push(&tool(ALICE), &[(&name(&first), Some(commit(7)))]);
+    assert_eq!(again, Ok(()), "it takes no more room than before");
+    scene.pass(21 * MINUTE);
+    assert_eq!(
+        scene.push(&tool(ALICE), &[(&name(&other), Some(commit(7)))]),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_tip_whose_event_is_here_needs_no_room_among_those_without() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    filled(&mut scene);
+    let tip = commit(8);
+    let event = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tip.to_string());
+    assert_eq!(scene.publish(&event), Answer::Held);
+    let push = scene.push(&tool(ALICE), &[(&name(&event.id), Some(tip))]);
+    assert_eq!(push, Ok(()));
+    assert!(scene.serves(&event));
+}
+
+#[test]
+fn a_tip_that_is_pushed_again_has_no_more_time() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let nobody = name(&EventId([9; 32]));
+    for n in [7, 7, 8] {
+        let push = scene.push(&tool(ALICE), &[(&nobody, Some(commit(n)))]);
+        assert_eq!(push, Ok(()));
+        scene.pass(6 * MINUTE);
+    }
+    assert!(!scene.repo(&tool(ALICE)).tips.is_empty());
+    scene.pass(3 * MINUTE);
+    assert!(scene.repo(&tool(ALICE)).tips.is_empty());
+}

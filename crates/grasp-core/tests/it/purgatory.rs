@@ -1,10 +1,10 @@
 //! What waits: its bounds, its end, and what a deletion does to it.
 
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Kind, Limits};
+use grasp_core::{Answer, Kind, Limits, Pubkey};
 use grasp_sim::forge::{self, commit};
 
-use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, announce, served, state, tool};
+use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, announce, refs, served, state, tool};
 use crate::stage::{ALICE, BOB};
 
 #[test]
@@ -105,4 +105,106 @@ fn a_held_state_goes_after_half_an_hour() {
             .push(&tool(ALICE), &[(MAIN, Some(commit(2)))])
             .is_err()
     );
+}
+
+/// Keys that nobody knows.
+fn strangers(n: u8) -> impl Iterator<Item = Pubkey> {
+    (0..n).map(|n| Pubkey([200 + n; 32]))
+}
+
+#[test]
+fn what_has_expired_takes_nobodys_room() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_events: 4,
+        held_per_key: 1,
+        ..Limits::default()
+    }));
+    for stranger in strangers(3) {
+        let announcement = announce(&scene, stranger, &[]);
+        assert_eq!(scene.publish(&announcement), Answer::Held);
+    }
+    let late = announce(&scene, ALICE, &[]);
+    let full = Answer::Refused(Refusal::PurgatoryFull);
+    assert_eq!(scene.publish(&late), full);
+    scene.pass(31 * MINUTE);
+    assert_eq!(scene.publish(&late), Answer::Held);
+    let again = strangers(1).map(|stranger| forge::repo(stranger, "other"));
+    for repo in again {
+        let other = forge::announcement(&repo, scene.unix(), true, &[]);
+        assert_eq!(
+            scene.publish(&other),
+            Answer::Held,
+            "nor that of its author"
+        );
+    }
+}
+
+#[test]
+fn of_too_many_that_have_expired_the_oldest_is_forgotten() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        remembered_announcements: 2,
+        ..Limits::default()
+    }));
+    let mut announcements = Vec::new();
+    for stranger in strangers(3) {
+        let announcement = announce(&scene, stranger, &[]);
+        assert_eq!(scene.publish(&announcement), Answer::Held);
+        announcements.push(announcement);
+        scene.pass(MINUTE);
+    }
+    scene.pass(31 * MINUTE);
+    let kept: Vec<bool> = announcements.iter().map(|kept| scene.holds(kept)).collect();
+    assert_eq!(kept, [false, true, true]);
+    let first = announcements.first().unwrap();
+    assert!(scene.disk.has_rested(&first.id), "sync leaves it alone");
+    scene.restart();
+    let late = |owner| state(&scene, owner, &[(MAIN, commit(1))]);
+    let late: Vec<_> = strangers(3).map(late).collect();
+    let answers: Vec<Answer> = late.iter().map(|state| scene.publish(state)).collect();
+    let unknown = Answer::Refused(Refusal::NotMaintainer);
+    assert_eq!(answers, [unknown, Answer::Held, Answer::Held]);
+    assert_eq!(scene.core.purgatory().kept_in_mind().events, 0);
+}
+
+#[test]
+fn one_author_cannot_fill_it_with_large_events() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let text = "x".repeat(180 * 1024);
+    let tip = commit(9).to_string();
+    let mut ask = |author, n: u64| {
+        let event = forge::pull_request(author, scene.unix() + n, &[tool(ALICE)], &tip);
+        let mut tags = event.tags.clone();
+        tags.push(vec!["alt".to_owned(), text.clone()]);
+        scene.publish(&forge::event(author, event.kind, event.created_at.0, tags))
+    };
+    let answers: Vec<Answer> = (0..23).map(|n| ask(CAROL, n)).collect();
+    let (last, before) = answers.split_last().unwrap();
+    assert!(before.iter().all(|answer| *answer == Answer::Held));
+    assert_eq!(*last, Answer::Refused(Refusal::TooManyHeld), "4 MiB");
+    assert_eq!(ask(BOB, 0), Answer::Held);
+}
+
+#[test]
+fn strangers_cannot_stop_pushes_to_a_served_repository() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_events: 4,
+        ..Limits::default()
+    }));
+    served(&mut scene, ALICE, &[]);
+    for stranger in strangers(3) {
+        let announcement = announce(&scene, stranger, &[]);
+        assert_eq!(scene.publish(&announcement), Answer::Held);
+    }
+    let full = Answer::Refused(Refusal::PurgatoryFull);
+    let one_more = announce(&scene, CAROL, &[]);
+    assert_eq!(scene.publish(&one_more), full);
+    let first = strangers(1).next().unwrap();
+    let of_held = state(&scene, first, &[(MAIN, commit(2))]);
+    assert_eq!(scene.publish(&of_held), full);
+
+    let event = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    assert_eq!(scene.publish(&event), Answer::Held);
+    assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(2)))]), Ok(()));
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
 }

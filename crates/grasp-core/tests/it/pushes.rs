@@ -201,3 +201,47 @@ fn refs_that_a_disk_lost_can_be_pushed_again() {
     assert_eq!(push, Ok(()));
     assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(1))]));
 }
+
+#[test]
+fn a_push_waits_for_no_stranger_who_uses_the_same_name() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[BOB]);
+    served(&mut scene, BOB, &[ALICE]);
+    served(&mut scene, CAROL, &[ALICE]);
+    scene.busy = Some(tool(CAROL));
+    let of_carol = state(&scene, CAROL, &[(MAIN, commit(3))]);
+    let waits = scene.post(&of_carol);
+    assert_eq!(scene.answer_to(waits), None, "git is busy with hers");
+
+    let event = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    assert_eq!(scene.publish(&event), Answer::Held);
+    assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(2)))]), Ok(()));
+    for owner in [ALICE, BOB] {
+        assert_eq!(scene.refs(&tool(owner)), refs(&[(MAIN, commit(2))]));
+    }
+    scene.let_go();
+    assert_eq!(scene.answer_to(waits), Some(Answer::Held));
+    assert_eq!(scene.push(&tool(CAROL), &[(MAIN, Some(commit(3)))]), Ok(()));
+}
+
+#[test]
+fn a_push_to_a_busy_group_has_its_turn_after_it() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[BOB]);
+    served(&mut scene, BOB, &[ALICE]);
+    scene.busy = Some(tool(BOB));
+    let first = state(&scene, BOB, &[(MAIN, commit(2))]);
+    let first = scene.post(&first);
+    scene.pass(MINUTE);
+    let second = state(&scene, ALICE, &[(MAIN, commit(3))]);
+    let second = scene.post(&second);
+    assert_eq!(
+        (scene.answer_to(first), scene.answer_to(second)),
+        (None, None)
+    );
+    scene.let_go();
+    assert_eq!(scene.answer_to(first), Some(Answer::Held));
+    assert_eq!(scene.answer_to(second), Some(Answer::Held));
+    assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(3)))]), Ok(()));
+    assert_eq!(scene.refs(&tool(BOB)), refs(&[(MAIN, commit(3))]));
+}

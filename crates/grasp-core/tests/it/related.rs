@@ -1,7 +1,9 @@
 //! Issues, comments, patches, statuses: they come in with what they belong to.
 
+use std::time::Duration;
+
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Kind};
+use grasp_core::{Answer, Kind, Limits};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, MAIN, MINUTE, Scene, announce, served, state, tool};
@@ -138,4 +140,30 @@ fn what_came_too_early_is_not_kept_for_ever() {
     assert_eq!(scene.core.purgatory().len(), 1);
     scene.pass(31 * MINUTE);
     assert!(scene.core.purgatory().is_empty());
+}
+
+#[test]
+fn of_many_that_waited_for_one_some_come_with_it_and_the_others_right_after() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_per_key: 2_000,
+        events_per_minute_per_key: 10_000,
+        ..Limits::default()
+    }));
+    let announcement = announce(&scene, ALICE, &[]);
+    scene.publish(&announcement);
+    let first = state(&scene, ALICE, &[(MAIN, commit(1))]);
+    scene.publish(&first);
+    let issue = |n| forge::about(CAROL, 1621, scene.unix() - n, "a", &address());
+    let issues: Vec<_> = (0..1_200).map(issue).collect();
+    for issue in &issues {
+        let answer = scene.import(issue);
+        assert_eq!(answer, Answer::Held);
+    }
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(commit(1)))])
+        .unwrap();
+    let served = |scene: &Scene| issues.iter().filter(|issue| scene.serves(issue)).count();
+    assert_eq!(served(&scene), 512);
+    scene.pass(Duration::ZERO);
+    assert_eq!(served(&scene), 1_200);
 }

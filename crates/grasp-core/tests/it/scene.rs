@@ -35,6 +35,8 @@ pub struct Scene {
     pub disk_fails: bool,
     /// A prune that is prepared is not heard of before [`Scene::let_go`].
     pub holds_prepared: bool,
+    /// Git answers for all others, and for this one not before [`Scene::let_go`].
+    pub busy: Option<RepoId>,
     unheard: Vec<Input>,
     /// What was asked of git and of the disk, in order.
     pub tasks: Vec<(RepoId, GitTask)>,
@@ -67,6 +69,7 @@ impl Scene {
             git_fails: false,
             disk_fails: false,
             holds_prepared: false,
+            busy: None,
             unheard: Vec::new(),
             tasks: Vec::new(),
             commits: Vec::new(),
@@ -109,6 +112,20 @@ impl Scene {
     }
 
     fn submit(&mut self, event: &Arc<Event>, origin: Origin) -> Answer {
+        let ticket = self.hand_in(event, origin);
+        self.answer_to(ticket).expect("every event is answered")
+    }
+
+    /// Somebody publishes it and does not wait for the answer.
+    pub fn post(&mut self, event: &Arc<Event>) -> Ticket {
+        self.hand_in(event, Origin::anonymous())
+    }
+
+    pub fn answer_to(&mut self, ticket: Ticket) -> Option<Answer> {
+        self.answers.remove(&ticket)
+    }
+
+    fn hand_in(&mut self, event: &Arc<Event>, origin: Origin) -> Ticket {
         let ticket = Ticket(self.next());
         let event = Arc::clone(event);
         self.feed(Input::Event {
@@ -116,9 +133,7 @@ impl Scene {
             event,
             origin,
         });
-        self.answers
-            .remove(&ticket)
-            .expect("every event is answered")
+        ticket
     }
 
     /// A push from beginning to end; every object that it names comes with it.
@@ -219,6 +234,7 @@ impl Scene {
 
     pub fn let_go(&mut self) {
         self.holds_prepared = false;
+        self.busy = None;
         for input in std::mem::take(&mut self.unheard) {
             self.feed(input);
         }
@@ -292,9 +308,10 @@ impl Scene {
                     false => self.git.perform(&repo, &task),
                 };
                 let prepared = matches!(task, GitTask::PreparePrune(_));
+                let is_busy = self.busy.as_ref() == Some(&repo);
                 self.tasks.push((repo, task));
                 let input = Input::Git { job, outcome };
-                if prepared && self.holds_prepared {
+                if prepared && self.holds_prepared || is_busy {
                     self.unheard.push(input);
                     return None;
                 }

@@ -224,3 +224,91 @@ fn two_repositories_complete_a_state_between_them() {
         assert_eq!(scene.refs(&tool(owner)), wanted);
     }
 }
+
+#[test]
+fn of_many_states_of_one_author_the_newest_few_wait() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let at = scene.unix();
+    let many = (0..10).map(|n: u32| state_at(ALICE, at + u64::from(n), &[(MAIN, commit(10 + n))]));
+    let many: Vec<_> = many.collect();
+    let (oldest, rest) = many.split_first().unwrap();
+    for event in rest {
+        assert_eq!(scene.publish(event), Answer::Held);
+    }
+    let kept: Vec<bool> = rest.iter().map(|event| scene.holds(event)).collect();
+    assert_eq!(
+        kept,
+        [false, true, true, true, true, true, true, true, true]
+    );
+    let outnumbered = Answer::Refused(Refusal::TooManyHeld);
+    assert_eq!(scene.publish(oldest), outnumbered);
+    let of_bob = forge::announcement(&tool(BOB), scene.unix(), true, &[]);
+    scene.publish(&of_bob);
+    let of_bob = state(&scene, BOB, &[(MAIN, commit(2))]);
+    assert_eq!(
+        scene.publish(&of_bob),
+        Answer::Held,
+        "others have their own"
+    );
+
+    scene.restart();
+    assert!(
+        scene
+            .push(&tool(ALICE), &[(MAIN, Some(commit(11)))])
+            .is_err()
+    );
+    assert_eq!(
+        scene.push(&tool(ALICE), &[(MAIN, Some(commit(12)))]),
+        Ok(())
+    );
+    assert_eq!(
+        scene.push(&tool(ALICE), &[(MAIN, Some(commit(19)))]),
+        Ok(())
+    );
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(19))]));
+}
+
+#[test]
+fn in_one_second_the_highest_id_makes_way() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let at = scene.unix();
+    let many = (0..9).map(|n: u32| state_at(ALICE, at, &[(MAIN, commit(10 + n))]));
+    let mut many: Vec<_> = many.collect();
+    for event in &many {
+        scene.publish(event);
+    }
+    many.sort_by_key(|event| event.id);
+    let (last, first) = many.split_last().unwrap();
+    assert!(!scene.holds(last));
+    assert!(first.iter().all(|event| scene.holds(event)));
+}
+
+#[test]
+fn an_empty_state_that_was_signed_before_there_were_refs_empties_nothing() {
+    let mut scene = Scene::new();
+    let announcement = announce(&scene, ALICE, &[]);
+    scene.publish(&announcement);
+    let first = state_at(ALICE, scene.unix() - 10, &[(MAIN, commit(1))]);
+    let empty = state(&scene, ALICE, &[]);
+    assert_eq!(scene.publish(&empty), Answer::Held);
+    assert_eq!(scene.publish(&first), Answer::Held);
+    scene.pass(MINUTE);
+    assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(1)))]), Ok(()));
+    assert!(scene.serves(&first) && !scene.serves(&empty));
+    assert!(scene.push(&tool(ALICE), &[(MAIN, None)]).is_err());
+
+    scene.pass(40 * MINUTE);
+    assert!(!scene.holds(&empty));
+    scene.restart();
+    assert_eq!(
+        scene.publish(&empty),
+        Answer::Held,
+        "somebody plays it back"
+    );
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(1))]));
+    let later = state(&scene, ALICE, &[]);
+    assert_eq!(scene.publish(&later), Answer::Accepted);
+    assert_eq!(scene.refs(&tool(ALICE)), refs(&[]));
+}

@@ -3,7 +3,7 @@
 
 use grasp_core::admit::Refusal;
 use grasp_core::sync::io::ToRelay;
-use grasp_core::{Answer, Kind};
+use grasp_core::{Answer, Event, Kind};
 use grasp_sim::forge;
 
 use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, served, state, state_at, tool};
@@ -146,8 +146,37 @@ fn a_repository_that_left_and_came_back_at_once_keeps_its_issues() {
         assert_eq!(push, Ok(()));
     }
     scene.pass(MINUTE);
+    assert!(watches(&scene, &issue));
+}
+
+#[test]
+fn an_update_that_was_stored_before_its_pull_request_is_watched_with_it() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let [first, second] = [7, 8].map(forge::commit);
+    let request = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &first.to_string());
+    let update = forge::update(CAROL, scene.unix(), &request.id, &second.to_string());
+    scene.publish(&request);
+    scene.publish(&update);
+    let tip = |event: &Event| format!("refs/nostr/{}", event.id);
+    scene
+        .push(&tool(ALICE), &[(&tip(&update), Some(second))])
+        .unwrap();
+    assert!(scene.serves(&update) && scene.holds(&request));
+    // A start knows what is stored before it knows what waits.
+    scene.restart();
+    scene
+        .push(&tool(ALICE), &[(&tip(&request), Some(first))])
+        .unwrap();
+    assert!(scene.serves(&request));
+    scene.pass(MINUTE);
+    assert!(watches(&scene, &update) && watches(&scene, &request));
+}
+
+/// Whether comments on it are asked for at the relays of Alice's repository.
+fn watches(scene: &Scene, root: &Event) -> bool {
     let repos = &scene.core.sync().targets().repos;
     let needs = repos.find(&tool(ALICE)).and_then(|ix| repos.get(ix));
-    let root = repos.find_root(&issue.id).expect("watched");
-    assert!(needs.is_some_and(|needs| needs.roots.contains(root.0)));
+    let root = repos.find_root(&root.id);
+    root.is_some_and(|root| needs.is_some_and(|needs| needs.roots.contains(root.0)))
 }

@@ -54,11 +54,12 @@ async fn objects_are_seen_after_migration_and_not_before() {
     let tree = place.id("HEAD^{tree}");
     let blob = place.id("HEAD:a");
     let kinds = objects
-        .kinds(&[commit, tree, blob, ObjectId([9; 20])])
+        .kinds(&[ObjectId([8; 20]), commit, tree, blob, ObjectId([9; 20])])
         .unwrap();
     assert_eq!(
         kinds,
         [
+            None,
             Some(ObjectKind::Commit),
             Some(ObjectKind::Tree),
             Some(ObjectKind::Blob),
@@ -70,6 +71,9 @@ async fn objects_are_seen_after_migration_and_not_before() {
     assert_eq!(summary.author, "A U Thor");
     assert_eq!(summary.time, 1_700_000_000);
     assert_eq!(objects.commit_summary(&tree).unwrap(), None);
+    assert_eq!(objects.log(&commit, 10).unwrap(), [(commit, summary)]);
+    assert_eq!(objects.log(&commit, 0).unwrap(), []);
+    assert_eq!(objects.log(&tree, 10).unwrap(), []);
     let left = files(&place.repo.dir().join("objects"));
     assert!(
         left.iter()

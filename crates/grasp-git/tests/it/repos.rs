@@ -32,6 +32,23 @@ fn creating_twice_changes_nothing() {
 }
 
 #[test]
+fn a_head_that_is_lost_or_damaged_is_made_anew() {
+    let place = Place::new();
+    let head = place.repo.dir().join("HEAD");
+    for damaged in [None, Some("junk"), Some("")] {
+        match damaged {
+            None => std::fs::remove_file(&head).unwrap(),
+            Some(content) => std::fs::write(&head, content).unwrap(),
+        }
+        assert!(!Repo::create(place.repo.dir()).unwrap().1);
+        assert_eq!(place.bare(&["symbolic-ref", "HEAD"]), "refs/heads/master");
+    }
+    std::fs::write(&head, "ref: refs/heads/main\n").unwrap();
+    Repo::create(place.repo.dir()).unwrap();
+    assert_eq!(place.bare(&["symbolic-ref", "HEAD"]), "refs/heads/main");
+}
+
+#[test]
 fn many_creators_at_once_make_one_repository() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("x.git");

@@ -18,7 +18,7 @@ use self::line::{Asked, Line, Stage};
 pub(crate) use self::relay::Relay;
 pub(crate) use self::relay::message_bytes;
 use self::relay::{Comparison, Frame, Question};
-pub(crate) use self::traits::{Compares, Traits};
+pub(crate) use self::traits::Traits;
 use crate::disk::Disk;
 
 /// A line that is up says so now and then.

@@ -195,9 +195,9 @@ impl World<'_> {
             calm_at: self.climate.storm,
             relays_per_repository: self.company.limits.relays_per_repository,
             bootstrap: self.company.bootstrap,
+            compares: self.company.limits.negentropy,
             forgets: self.company.limits.remembered < SyncLimits::default().remembered,
             take_turns: self.climate.held_per_key < Limits::default().held_per_key,
-            compares: self.company.limits.negentropy,
             waited: &self.waited,
         };
         expected.compare()

@@ -24,6 +24,7 @@ fn applied(second: u64) -> Change {
     Change::Applied {
         repo: repo_id(),
         rank: rank(second),
+        since: Timestamp(second - 1),
     }
 }
 
@@ -46,8 +47,9 @@ fn kept(store: &Store) -> Vec<String> {
             Restore::Root { event, .. } => format!("root {}", event.created_at.0),
             Restore::Relay(memory) => format!("relay {}", memory.url),
             Restore::Dismissed(row) => format!("dismissed {}", row.id),
-            Restore::Applied { repo, rank } => {
-                format!("applied {} {}", repo.identifier, rank.created_at.0)
+            Restore::Applied { repo, rank, since } => {
+                let (at, since) = (rank.created_at.0, since.0);
+                format!("applied {} {at} since {since}", repo.identifier)
             }
             Restore::Hidden(id) => format!("hidden {id}"),
             Restore::Repository(repo) => format!("found {repo}"),
@@ -91,7 +93,7 @@ fn a_start_finds_announcements_states_and_held_events_in_that_order() {
     let again = Store::open(dir.path()).unwrap();
     let expected = [
         "announced 7",
-        "applied x 5",
+        "applied x 5 since 4",
         "held 30617 60",
         "held 30618 50",
     ];
@@ -104,7 +106,7 @@ fn the_last_word_on_a_held_event_and_on_a_repository_stands() {
         let event = Arc::new(note(ALICE, 10, &[]));
         let changes = [hold(&event, 50), hold(&event, 70), applied(5), applied(6)];
         store.commit([&changes[..]]).unwrap();
-        assert_eq!(kept(store), ["applied x 6", "held 1 70"]);
+        assert_eq!(kept(store), ["applied x 6 since 5", "held 1 70"]);
     });
 }
 

@@ -56,7 +56,7 @@ fn entry(loaded: &Loaded, spec: &Spec, row: &Row) -> String {
     }
     let line = match (row.source, spec.secret) {
         (Source::Default, _) => format!("#{}={}", spec.env, quoted(spec.default)),
-        (_, true) => format!("{}={}", spec.env, quoted(secret(loaded))),
+        (_, true) => format!("{}={}", spec.env, quoted(secret(loaded, spec))),
         (_, false) => format!("{}={}", spec.env, quoted(&row.value)),
     };
     text.push_str(&line);
@@ -64,10 +64,14 @@ fn entry(loaded: &Loaded, spec: &Spec, row: &Row) -> String {
     text
 }
 
-/// The one setting that is masked wherever it is shown.
-fn secret(loaded: &Loaded) -> &str {
-    let key = loaded.config.relay_owner_nsec.as_ref();
-    key.map_or("", |key| key.reveal())
+/// A setting that is masked wherever else it is shown.
+fn secret<'l>(loaded: &'l Loaded, spec: &Spec) -> &'l str {
+    let secret = match spec.env {
+        "NGIT_RELAY_OWNER_NSEC" => loaded.config.relay_owner_nsec.as_ref(),
+        "NGIT_STATUS_TOKEN" => loaded.config.status_token.as_ref(),
+        _ => None,
+    };
+    secret.map_or("", |secret| secret.reveal())
 }
 
 /// As it is where nothing in it has a meaning to anybody who reads such files.
@@ -155,13 +159,18 @@ mod tests {
 
     #[test]
     fn a_secret_is_written_in_the_clear_and_known_to_be_one() {
-        let key = "0000000000000000000000000000000000000000000000000000000000000001";
-        let with_key = loaded(&[("NGIT_RELAY_OWNER_NSEC", key)]);
-        assert!(has_secrets(&with_key) && !has_secrets(&loaded(&[])));
-        let found = read_back(&render(&with_key));
-        assert_eq!(
-            found,
-            [("NGIT_RELAY_OWNER_NSEC".to_owned(), key.to_owned())]
-        );
+        let given = [
+            ("NGIT_RELAY_OWNER_NSEC", "0000000000000000000000000000001"),
+            ("NGIT_STATUS_TOKEN", "correct horse battery"),
+        ];
+        let all: Vec<&str> = specs().iter().filter(|s| s.secret).map(|s| s.env).collect();
+        assert_eq!(all, given.map(|(name, _)| name), "every secret is tried");
+        assert!(!has_secrets(&loaded(&[])));
+        for (name, value) in given {
+            let with_secret = loaded(&[(name, value)]);
+            assert!(has_secrets(&with_secret), "{name}");
+            let found = read_back(&render(&with_secret));
+            assert_eq!(found, [(name.to_owned(), value.to_owned())]);
+        }
     }
 }

@@ -26,9 +26,14 @@ pub use self::sources::{Source, args};
 pub use self::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Secret};
 
 use self::sources::Layers;
+#[cfg(test)]
+pub use self::tests::from_env as for_tests;
 
 /// Room for what surrounds an event in a message: its verb and a subscription id.
 const ENVELOPE: ByteSize = ByteSize(1 << 10);
+/// Sixteen random letters and digits are 95 bits: whoever guesses a thousand times a second needs
+/// longer than there is.
+const SHORTEST_TOKEN: usize = 16;
 
 /// Everything that is wrong with the settings, one line each.
 #[derive(Debug, thiserror::Error)]
@@ -149,8 +154,10 @@ impl Config {
             outbox_bytes: self.max_outbox_bytes.as_usize(),
             query_window_bytes: self.query_window_bytes.as_usize(),
             held_per_key: self.purgatory_max_per_key,
+            held_bytes_per_key: self.purgatory_max_bytes_per_key.as_usize(),
             held_events: self.purgatory_max_events,
             held_bytes: self.purgatory_max_bytes.as_usize(),
+            remembered_announcements: self.purgatory_max_remembered,
             held_for: self.purgatory_expiry,
             tip_for: self.purgatory_tip_expiry,
             prune_every: self.prune_interval,
@@ -215,6 +222,12 @@ impl Config {
             lines.push(format!(
                 "NGIT_PING_INTERVAL_SECS ({ping}) must be less than \
                  NGIT_WEBSOCKET_IDLE_SECS ({idle})"
+            ));
+        }
+        let token = self.status_token.as_ref().map(|token| token.reveal());
+        if token.is_some_and(|token| token.chars().count() < SHORTEST_TOKEN) {
+            lines.push(format!(
+                "NGIT_STATUS_TOKEN must have at least {SHORTEST_TOKEN} characters: anybody may guess"
             ));
         }
         lines.extend(self.sync_contradictions());
@@ -332,7 +345,7 @@ mod tests {
         load(&matches(flags), env, dotenv).map_err(|errors| errors.lines)
     }
 
-    fn from_env(env: &[(&str, &str)]) -> Config {
+    pub fn from_env(env: &[(&str, &str)]) -> Config {
         try_load(&[], env, Path::new(NO_FILE)).unwrap().config
     }
 
@@ -406,6 +419,7 @@ mod tests {
         for spec in specs() {
             let text = match spec.env {
                 "NGIT_TRUSTED_PROXIES" => "::1",
+                "NGIT_STATUS_TOKEN" => "correct horse battery staple",
                 "NGIT_SYNC_BOOTSTRAP_RELAY_URL" => "wss://relay.example",
                 "NGIT_SYNC_DOMAIN_OVERRIDES" => "github.com:10,60",
                 "NGIT_EVENT_BLACKLIST" => {
@@ -463,6 +477,12 @@ mod tests {
             small_window[0].ends_with("less than NGIT_QUERY_WINDOW_BYTES (256KiB)"),
             "{small_window:?}"
         );
+        let guessable = errors_from_env(&[("NGIT_STATUS_TOKEN", "fifteen letters")]);
+        assert!(
+            guessable[0].starts_with("NGIT_STATUS_TOKEN must have at least 16"),
+            "{guessable:?}"
+        );
+        assert!(!guessable[0].contains("fifteen"));
     }
 
     #[test]

@@ -178,7 +178,8 @@ settings! {
         /// How long the tip of a pull request waits for its event.
         NGIT_PURGATORY_TIP_EXPIRY_SECS => purgatory_tip_expiry: Duration = "1200" in 1..=30 * DAY;
 
-        /// Events that wait for their git data.
+        /// Events that wait for their git data. A quarter of the room is for maintainers of
+        /// repositories that are served.
         NGIT_PURGATORY_MAX_EVENTS => purgatory_max_events: usize = "20000" in 1..=10_000_000;
 
         /// Events of one author that wait for their git data.
@@ -187,6 +188,13 @@ settings! {
         /// The size of all events that wait for their git data. They are kept in memory too, where
         /// they take about three times as much.
         NGIT_PURGATORY_MAX_BYTES => purgatory_max_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
+
+        /// The size of all events of one author that wait for their git data.
+        NGIT_PURGATORY_MAX_BYTES_PER_KEY => purgatory_max_bytes_per_key: ByteSize = "4MiB" in MIB..=64 * GIB;
+
+        /// Announcements that expired without git data and are kept in mind for a day, in case that
+        /// a state comes late. Of more, the oldest are forgotten.
+        NGIT_PURGATORY_MAX_REMEMBERED => purgatory_max_remembered: usize = "5000" in 1..=10_000_000;
     }
 
     "Git" {
@@ -202,7 +210,8 @@ settings! {
         /// is fetched from other servers.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
-        /// Fetches and pushes worked on at once; more are told to come back.
+        /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
+        /// pushes.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 
         /// Fetches and pushes of one repository worked on at once.
@@ -240,9 +249,15 @@ settings! {
         /// Serve counters for Prometheus at /metrics.
         NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
 
-        /// Tell at /api/status how sync and the hunt for git data stand, with the addresses of
-        /// other relays and git servers. The command `ngit-grasp status` asks there, too.
+        /// Tell at /status and /api/status how the server stands: a summary to everybody, and to
+        /// the operator all of it, with the addresses of other relays and git servers. The
+        /// operator is whoever asks on this machine, as `ngit-grasp status` does, or has the token.
         NGIT_STATUS_ENABLED => status_enabled: bool = "true";
+
+        /// What an operator elsewhere shows at /status/details to see everything: the password
+        /// that the browser asks for, with any user name, or a bearer token. At least 16
+        /// characters. Without it only this machine sees everything.
+        NGIT_STATUS_TOKEN => status_token: Option<Secret> = "";
     }
 
     "Sync" {
@@ -468,7 +483,8 @@ settings! {
         NGIT_MAX_CONTENT_BYTES => max_content_bytes: ByteSize = "192KiB" in KIB..=32 * MIB;
 
         /// The most tags of one event. A repository state has one tag for each branch and tag
-        /// of the repository.
+        /// of the repository; 10,000 of them, the most that a repository may have, need 20000
+        /// here and 1000KiB in NGIT_MAX_EVENT_BYTES.
         NGIT_MAX_EVENT_TAGS => max_event_tags: usize = "2500" in 10..=100_000;
 
         /// How far in the future an event may be dated.
@@ -606,12 +622,12 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_key_is_a_secret_and_nothing_else_is() {
+    fn the_owner_key_and_the_operators_token_are_secrets_and_nothing_else_is() {
         let secrets: Vec<&str> = specs()
             .iter()
             .filter(|spec| spec.secret)
             .map(|spec| spec.env)
             .collect();
-        assert_eq!(secrets, ["NGIT_RELAY_OWNER_NSEC"]);
+        assert_eq!(secrets, ["NGIT_RELAY_OWNER_NSEC", "NGIT_STATUS_TOKEN"]);
     }
 }

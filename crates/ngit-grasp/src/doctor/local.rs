@@ -4,11 +4,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use grasp_git::Git;
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::Finding;
 use crate::config::{Config, DatabaseBackend, Loaded};
+use crate::disk::{self, Disk, Room};
 use crate::identity::{PUBLIC_FILE, SECRET_FILE};
 use crate::inspect::human;
 
@@ -142,34 +143,21 @@ fn key(config: &Config) -> Option<Finding> {
 
 pub fn disk(config: &Config) -> Vec<Finding> {
     let least = config.min_free_bytes.as_u64();
-    let paths = [&config.git_data_path, &config.relay_data_path];
-    let mut disks: Vec<(u64, Finding)> = Vec::new();
-    for path in paths {
-        let there = path.ancestors().find(|dir| dir.is_dir());
-        let there = there.filter(|dir| !dir.as_os_str().is_empty());
-        let there = there.unwrap_or(Path::new("."));
-        let Ok(found) = statvfs(there) else {
-            continue;
-        };
-        if disks.iter().any(|(id, _)| *id == found.f_fsid) {
-            continue;
-        }
-        let free = found.f_bavail.saturating_mul(found.f_frsize);
-        disks.push((found.f_fsid, room(there, free, least)));
-    }
-    disks.into_iter().map(|(_, finding)| finding).collect()
+    let paths = [&*config.git_data_path, &*config.relay_data_path];
+    let disks = disk::of(&paths, least).into_iter();
+    disks.map(|disk| room(&disk)).collect()
 }
 
-fn room(path: &Path, free: u64, least: u64) -> Finding {
-    let found = format!("{} free at {}", human(free), path.display());
-    if free < least {
-        let advice = "below NGIT_MIN_FREE_BYTES: pushes are refused; free some or lower it";
-        return Finding::fail("disk", found, advice);
+fn room(disk: &Disk) -> Finding {
+    let found = format!("{} free at {}", human(disk.free), disk.path.display());
+    match disk.room() {
+        Room::None => {
+            let advice = "below NGIT_MIN_FREE_BYTES: pushes are refused; free some or lower it";
+            Finding::fail("disk", found, advice)
+        }
+        Room::Little => Finding::warn("disk", found, "little is left for repositories to grow"),
+        Room::Enough => Finding::ok("disk", found),
     }
-    if free < least.saturating_mul(4) {
-        return Finding::warn("disk", found, "little is left for repositories to grow");
-    }
-    Finding::ok("disk", found)
 }
 
 pub fn open_files(config: &Config) -> Finding {
@@ -210,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_disk_is_judged_by_what_the_server_leaves_free() {
-        let verdict = |free| room(Path::new("/data"), free, 100).verdict;
+        let verdict = |free| {
+            let (path, least) = ("/data".into(), 100);
+            room(&Disk { path, free, least }).verdict
+        };
         assert_eq!(verdict(99), Verdict::Fail);
         assert_eq!(verdict(100), Verdict::Warn);
         assert_eq!(verdict(400), Verdict::Ok);

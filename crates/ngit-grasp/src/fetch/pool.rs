@@ -129,8 +129,7 @@ impl Pool {
         };
         self.running.remove(&number);
         if fetched.bytes > 0 && !fetched.got.is_empty() {
-            let repositories = &self.shared.repositories;
-            self.tidying.look_after(repo.clone(), repositories);
+            self.shared.repositories.look_after(&repo);
         }
         if self.leaving.contains(&repo) {
             self.leave(repo);

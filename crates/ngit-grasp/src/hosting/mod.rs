@@ -2,18 +2,23 @@
 //! them. Nothing here decides.
 
 mod caretaker;
+pub mod conversation;
 pub mod overview;
+mod repacking;
 mod tasks;
 pub mod worker;
 
 pub use self::tasks::heads_and_tags;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::{Identifier, Pubkey, RepoId};
 use grasp_git::fetch::clear_slices;
 use grasp_git::{GitError, Repo};
+
+use self::repacking::Waiting;
 
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
 const RETIRED: &str = ".retired";
@@ -35,6 +40,7 @@ pub struct Repositories {
     prune_grace: Duration,
     /// Bytes that the disk keeps free when they go.
     min_free: u64,
+    waiting: Arc<Waiting>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +64,7 @@ impl Repositories {
             retired: None,
             prune_grace: Duration::MAX,
             min_free: 0,
+            waiting: Arc::default(),
         }
     }
 

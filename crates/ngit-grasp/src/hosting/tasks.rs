@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use grasp_core::git::{RefName, Refs};
+use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_core::nip34::state::Targets;
-use grasp_core::{GitDone, GitTask, RepoId};
+use grasp_core::{EventId, GitDone, GitTask, RepoId};
 use grasp_git::{GitError, Leftovers, MendedRefs, RefSet, Repo, share};
 
 use super::{Repositories, unix_seconds};
@@ -25,6 +25,7 @@ impl Repositories {
             }
             GitTask::Share { from } => {
                 share(&self.open(from)?, &self.open(repo)?)?;
+                self.look_after(repo);
             }
             GitTask::Apply(targets) => apply(&self.open(repo)?, targets)?,
             GitTask::SetTips(tips) => self.open(repo)?.edit_refs(|refs| {
@@ -106,12 +107,14 @@ impl Repositories {
     }
 
     fn look(&self, repo: &RepoId) -> Result<GitDone, GitError> {
-        let all = self.readable_refs(repo)?.ids();
-        let tips = all.iter();
-        let tips = tips.filter_map(|(name, id)| Some((name.event()?, *id)));
+        let RefSet { refs, head } = self.readable_refs(repo)?;
+        let all = refs.into_iter().map(|(name, at)| (name, at.id)).collect();
         Ok(GitDone::Refs {
-            tips: tips.collect(),
-            refs: heads_and_tags(&all),
+            tips: tips(&all),
+            found: Targets {
+                refs: heads_and_tags(&all),
+                head,
+            },
         })
     }
 }
@@ -122,6 +125,12 @@ fn clear_unfinished(dir: &Path) {
     if let Err(error) = cleared {
         tracing::warn!(%error, "clearing a repository that was put aside failed");
     }
+}
+
+fn tips(refs: &Refs) -> Vec<(EventId, ObjectId)> {
+    let tips = refs.iter();
+    tips.filter_map(|(name, id)| Some((name.event()?, *id)))
+        .collect()
 }
 
 /// What a push sees and a state sets.

@@ -5,11 +5,14 @@ mod client_ip;
 mod gate;
 pub mod git;
 mod nip11;
+mod operator;
 mod patient;
 mod server;
+mod status;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -28,15 +31,20 @@ use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
 use self::git::{Client, Endpoint, GitSite, Route};
 pub use self::server::Server;
+use self::status::StatusSite;
+use crate::clock::unix_now;
 use crate::config::Config;
 use crate::driver;
+use crate::hosting::conversation::Conversation;
 use crate::hosting::overview::Overview;
 use crate::phase::{Phase, reached};
 use crate::relay::Relay;
 use crate::relay::connection::{Connection, Peer};
-use crate::status::StatusPage;
+use crate::status::Lookout;
 use crate::web;
 
+/// A page is made without what the core knows rather than late.
+const SYNC_PATIENCE: Duration = Duration::from_secs(1);
 /// A websocket's read buffer. The default is 128 KiB for each idle connection.
 const READ_BUFFER: usize = 4 * 1024;
 
@@ -49,10 +57,12 @@ pub struct Site {
     nip11: String,
     landing: String,
     http_url: String,
+    domain: String,
+    driver: driver::Handle,
     rule: MaintainerRule,
     metrics_enabled: bool,
     /// `None` when the operator does not want it told.
-    status: Option<StatusPage>,
+    status: Option<StatusSite>,
 }
 
 impl Site {
@@ -63,6 +73,7 @@ impl Site {
         relay: Arc<Relay>,
         git: Arc<GitSite>,
         driver: driver::Handle,
+        lookout: Arc<Lookout>,
     ) -> Self {
         let limits = &relay.limits;
         let support = web::Support {
@@ -76,9 +87,13 @@ impl Site {
             nip11: nip11::document(config, owner, instance, limits).to_string(),
             landing: web::landing(config, owner, limits, support),
             http_url: config.public_http_url(),
+            domain: config.domain(),
+            driver,
             rule: config.maintainer_rule,
             metrics_enabled: config.metrics_enabled,
-            status: config.status_enabled.then(|| StatusPage::new(driver)),
+            status: config
+                .status_enabled
+                .then(|| StatusSite::new(config, lookout)),
             relay,
             git,
         }
@@ -100,7 +115,12 @@ fn router(site: Arc<Site>) -> Router {
         .route("/", get(root))
         .route("/assets/style.css", get(style))
         .route("/metrics", get(metrics))
-        .route("/api/status", get(status))
+        .route("/assets/status.js", get(script))
+        .route("/status", get(status::page))
+        .route("/status/events", get(status::events))
+        .route("/status/details", get(status::details))
+        .route("/status/details/events", get(status::detailed_events))
+        .route("/api/status", get(status::json))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .fallback(repository)
@@ -143,9 +163,11 @@ const SAFETY: [(HeaderName, &str); 2] = [
     ),
 ];
 
+/// A page that needs another policy has brought it.
 fn add_common_headers(headers: &mut HeaderMap) {
     for (name, value) in CORS.into_iter().chain(SAFETY) {
-        headers.insert(name, HeaderValue::from_static(value));
+        let entry = headers.entry(name);
+        entry.or_insert(HeaderValue::from_static(value));
     }
 }
 
@@ -283,6 +305,14 @@ async fn style() -> impl IntoResponse {
     (headers, web::STYLE)
 }
 
+async fn script() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+    ];
+    (headers, web::SCRIPT)
+}
+
 async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
     if !site.metrics_enabled {
         return not_found().await.into_response();
@@ -292,20 +322,6 @@ async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
         "text/plain; version=0.0.4; charset=utf-8",
     )];
     (kind, site.relay.metrics.render()).into_response()
-}
-
-async fn status(State(site): State<Arc<Site>>) -> Response<Body> {
-    let Some(page) = &site.status else {
-        return not_found().await.into_response();
-    };
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    match page.json().await {
-        Some(json) => (headers, json).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "no answer\n").into_response(),
-    }
 }
 
 /// Ready while the store answers and nobody asked us to stop.
@@ -347,10 +363,22 @@ async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {
         Ok(turn) => turn,
         Err(busy) => return busy.into_response(),
     };
+    let asked = site.driver.repository(repo.clone());
+    let sync = tokio::time::timeout(SYNC_PATIENCE, asked).await;
+    let sync = sync.ok().and_then(Result::ok);
     let rendered = tokio::task::spawn_blocking(move || {
         let opened = site.git.repositories.open(&repo)?;
-        let overview = Overview::of(&repo, &*site.relay.store, &site.relay.service, site.rule);
-        web::repository(&repo, &overview, &opened, &site.http_url)
+        let (store, now) = (&*site.relay.store, unix_now());
+        let overview = Overview::of(&repo, store, &site.relay.service, site.rule);
+        let found = web::Found {
+            id: &repo,
+            conversation: Conversation::of(&repo, &overview.maintainers, store, now).ok(),
+            overview: &overview,
+            repo: &opened,
+            sync,
+            now: now.0,
+        };
+        web::repository(found, &site.http_url, &site.domain)
     });
     match rendered.await {
         Ok(Ok(page)) => Html(page).into_response(),

@@ -1,14 +1,20 @@
-//! The pages. Templates escape whatever they are given; no script, no asset from elsewhere.
+//! The pages. Templates escape whatever they are given; no asset from elsewhere, and no script but
+//! the one that keeps the status page up to date.
 
+mod network;
 mod repository;
+mod status;
+mod words;
 
 use askama::Template;
 use grasp_core::{Limits, Pubkey};
 
-pub use self::repository::repository;
+pub use self::repository::{Found, repository};
+pub use self::status::{status_page, status_part};
 use crate::config::Config;
 
 pub const STYLE: &str = include_str!("../../templates/style.css");
+pub const SCRIPT: &str = include_str!("../../templates/status.js");
 
 #[derive(Template)]
 #[template(path = "landing.html")]
@@ -24,6 +30,7 @@ struct Landing<'a> {
     acceptance: String,
     domain: String,
     metrics: bool,
+    status: bool,
     limits: &'a Limits,
     version: &'a str,
 }
@@ -31,6 +38,10 @@ struct Landing<'a> {
 #[derive(Template)]
 #[template(path = "not_found.html")]
 struct NotFound;
+
+#[derive(Template)]
+#[template(path = "not_told.html")]
+struct NotTold;
 
 /// What the relay information document says too.
 pub struct Support<'a> {
@@ -52,6 +63,7 @@ pub fn landing(config: &Config, owner: Pubkey, limits: &Limits, support: Support
         acceptance: support.acceptance,
         domain: config.domain(),
         metrics: config.metrics_enabled,
+        status: config.status_enabled,
         limits,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -60,6 +72,11 @@ pub fn landing(config: &Config, owner: Pubkey, limits: &Limits, support: Support
 
 pub fn not_found() -> String {
     render(&NotFound)
+}
+
+/// To somebody who is not the operator.
+pub fn not_told() -> String {
+    render(&NotTold)
 }
 
 fn render(page: &impl Template) -> String {

@@ -1,16 +1,26 @@
-//! A repository's page: what it is, who maintains it, what is in it, how to get it.
+//! A repository's page: what it is, how it stands, who maintains it, what is in it, how to get it.
 
 use askama::Template;
 use grasp_core::RepoId;
 use grasp_core::git::RefName;
 use grasp_core::nip34::announcement::all_values;
-use grasp_git::{GitError, Objects, Ref, RefSet, Repo};
+use grasp_core::sync::Health;
+use grasp_git::{CommitSummary, GitError, Objects, Ref, RefSet, Repo};
 
+use super::network::Look;
 use super::render;
+use super::words::date;
+use crate::hosting::conversation::Conversation;
 use crate::hosting::overview::Overview;
+use crate::inspect::span;
+use crate::status::{RepoRelay, RepoSync};
 
 /// Refs of each kind that a page shows.
 const MAX_SHOWN: usize = 100;
+/// Commits of the default branch.
+const MAX_COMMITS: usize = 10;
+/// The last second of the year 9999: an author's clock may be wrong.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 #[derive(Template)]
 #[template(path = "repository.html")]
@@ -19,6 +29,7 @@ struct Page<'a> {
     description: &'a str,
     is_served: bool,
     clone_url: String,
+    nostr_url: String,
     browse_url: String,
     web: Vec<&'a str>,
     maintainers: Vec<String>,
@@ -26,6 +37,11 @@ struct Page<'a> {
     branches: Vec<Row>,
     tags: Vec<Row>,
     more: usize,
+    commits: Vec<Commit>,
+    issues: String,
+    proposals: String,
+    last_event: String,
+    sync: Option<Standing>,
 }
 
 struct Row {
@@ -34,31 +50,56 @@ struct Row {
     subject: String,
 }
 
-/// `http_url` is this server's, without a trailing slash.
-pub fn repository(
-    id: &RepoId,
-    overview: &Overview,
-    repo: &Repo,
-    http_url: &str,
-) -> Result<String, GitError> {
+struct Commit {
+    id: String,
+    subject: String,
+    author: String,
+    date: String,
+}
+
+/// How it stands with other relays.
+struct Standing {
+    enabled: bool,
+    held: usize,
+    hunted: bool,
+    relays: Vec<(String, Look)>,
+    left_out: u32,
+}
+
+/// Everything that was found out about a repository.
+pub struct Found<'a> {
+    pub id: &'a RepoId,
+    pub overview: &'a Overview,
+    pub repo: &'a Repo,
+    /// `None` if the store cannot say.
+    pub conversation: Option<Conversation>,
+    /// `None` if nobody could say in time.
+    pub sync: Option<RepoSync>,
+    /// Unix seconds.
+    pub now: u64,
+}
+
+/// `http_url` is this server's, without a trailing slash, and `domain` its name.
+pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<String, GitError> {
+    let Found {
+        id, overview, repo, ..
+    } = found;
     let refs = repo.refs()?;
     let objects = repo.objects()?;
     let announcement = overview.announcement.as_deref();
     let text = |name: &str| announcement.and_then(|event| event.tag(name));
-    let is_served = announcement.is_some();
     let web = announcement.map(|event| all_values(event, "web"));
+    let talk = found.conversation.unwrap_or_default();
+    let (owner, name) = (id.owner.npub(), escaped(id.identifier.as_str()));
     let page = Page {
         name: text("name")
             .filter(|name| !name.is_empty())
             .unwrap_or(id.identifier.as_str()),
         description: text("description").unwrap_or_default(),
-        is_served,
+        is_served: announcement.is_some(),
         clone_url: clone_url(http_url, id),
-        browse_url: format!(
-            "https://gitworkshop.dev/{}/{}",
-            id.owner.npub(),
-            escaped(id.identifier.as_str())
-        ),
+        nostr_url: format!("nostr://{owner}/{domain}/{name}"),
+        browse_url: format!("https://gitworkshop.dev/{owner}/{name}"),
         web: web
             .into_iter()
             .flatten()
@@ -69,8 +110,79 @@ pub fn repository(
         branches: rows(&refs, &objects, RefName::is_branch),
         tags: rows(&refs, &objects, RefName::is_tag),
         more: hidden(&refs),
+        commits: commits(&refs, &objects),
+        issues: at_least(talk.issues, talk.at_least),
+        proposals: at_least(talk.proposals, talk.at_least),
+        last_event: last_event(&found),
+        sync: found.sync.map(standing),
     };
     Ok(render(&page))
+}
+
+fn at_least(count: usize, more: bool) -> String {
+    if more {
+        format!("{count} or more")
+    } else {
+        count.to_string()
+    }
+}
+
+/// Of what names the repository, its announcement and its state.
+fn last_event(found: &Found<'_>) -> String {
+    let overview = found.overview;
+    let own = [
+        overview.announcement.as_ref().map(|event| event.created_at),
+        overview.state.as_ref().map(|(event, _)| event.created_at),
+        found.conversation.and_then(|talk| talk.last),
+    ];
+    let last = own.into_iter().flatten().max();
+    last.map_or_else(String::new, |last| {
+        format!("{} ago", span(found.now.saturating_sub(last.0)))
+    })
+}
+
+fn standing(sync: RepoSync) -> Standing {
+    let relays = sync.relays.into_iter().map(|relay| {
+        let look = look(&relay);
+        (relay.url, look)
+    });
+    Standing {
+        enabled: sync.enabled,
+        held: sync.held,
+        hunted: sync.hunted,
+        relays: relays.collect(),
+        left_out: sync.left_out,
+    }
+}
+
+fn look(relay: &RepoRelay) -> Look {
+    match (relay.connected, relay.in_step, relay.health) {
+        (true, true, _) => Look::Well,
+        (true, false, _) => Look::Busy,
+        (false, _, Health::Dead) => Look::Dead,
+        (false, _, Health::Degraded) => Look::Failing,
+        (false, _, Health::Healthy) => Look::Idle,
+    }
+}
+
+fn commits(refs: &RefSet, objects: &Objects) -> Vec<Commit> {
+    let head = refs.head.as_ref().and_then(|head| refs.refs.get(head));
+    let Some(tip) = head else {
+        return Vec::new();
+    };
+    // What cannot be read is not shown; the branch itself is.
+    let log = objects.log(&tip.id, MAX_COMMITS).unwrap_or_default();
+    let commit = |(id, summary): (_, CommitSummary)| Commit {
+        id: abbreviated(&id),
+        subject: summary.subject,
+        author: summary.author,
+        date: date(u64::try_from(summary.time).unwrap_or(0).min(LAST_SECOND)),
+    };
+    log.into_iter().map(commit).collect()
+}
+
+fn abbreviated(id: &impl ToString) -> String {
+    id.to_string().chars().take(10).collect()
 }
 
 /// The one address of a repository here.
@@ -113,7 +225,7 @@ fn row(name: &RefName, at: &Ref, objects: &Objects) -> Row {
     let summary = objects.commit_summary(&commit).ok().flatten();
     Row {
         name: short(name).to_owned(),
-        commit: commit.to_string().chars().take(10).collect(),
+        commit: abbreviated(&commit),
         subject: summary.map(|summary| summary.subject).unwrap_or_default(),
     }
 }

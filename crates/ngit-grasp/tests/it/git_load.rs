@@ -366,21 +366,27 @@ fn packs(dir: &Path) -> usize {
         .count()
 }
 
+/// Alice's repository has its objects from pushes, Bob's from hers.
 #[tokio::test]
 async fn many_small_pushes_leave_few_packs() {
     let server = grasp();
-    let (project, tree) = (Project::new(&Author::new(1), "many"), WorkTree::new());
-    let mut client = hosted(&server, &project, &tree).await;
-    let url = project.url(&server);
+    let (alice, bob, tree) = (Author::new(1), Author::new(2), WorkTree::new());
+    let hers = Project::new(&alice, "many").with(&[&bob]);
+    let his = Project::new(&bob, "many").with(&[&alice]);
+    let mut client = hosted(&server, &hers, &tree).await;
+    assert!(client.publish(&his.announcement(now() - 95)).await.0);
+    let urls = [hers.url(&server), his.url(&server)];
     for n in 0..60 {
-        next_state(&mut client, &project, &tree, now() - 90 + n).await;
-        tree.git(&["push", "-q", &url, "main"]);
-        assert_eq!(remote_ref(&url, "refs/heads/main"), Some(tree.head()));
+        next_state(&mut client, &hers, &tree, now() - 90 + n).await;
+        tree.git(&["push", "-q", &urls[0], "main"]);
+        assert_eq!(remote_ref(&urls[0], "refs/heads/main"), Some(tree.head()));
     }
-    let dir = directory(&server, &project);
-    // One repack after every thirty.
-    eventually("few packs", || async { packs(&dir) <= 40 }).await;
-    let copy = WorkTree::clone_of(&url, &[]);
-    assert_eq!(copy.head(), tree.head());
-    assert_nothing_left(&server, &project).await;
+    for (project, url) in [&hers, &his].into_iter().zip(&urls) {
+        let dir = directory(&server, project);
+        // One repack after every thirty.
+        eventually("few packs", || async { packs(&dir) <= 40 }).await;
+        let copy = WorkTree::clone_of(url, &[]);
+        assert_eq!(copy.head(), tree.head());
+        assert_nothing_left(&server, project).await;
+    }
 }

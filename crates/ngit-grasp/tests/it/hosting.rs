@@ -4,7 +4,7 @@ use grasp_core::Event;
 use testkit::grasp::DOMAIN;
 use testkit::{Author, Client, Project, WorkTree, now};
 
-use crate::hosted::{await_served, grasp, held, hosted, remote_refs, served};
+use crate::hosted::{await_served, grasp, held, hosted, next_state, remote_refs, served};
 
 #[tokio::test]
 async fn a_repository_from_announcement_to_clone() {
@@ -349,4 +349,38 @@ async fn pages_show_what_is_served_and_escape_it() {
         "{text}"
     );
     assert!(text.contains(&alice.npub()) && text.contains("change README"));
+}
+
+#[tokio::test]
+async fn pages_tell_what_is_open_and_what_waits() {
+    let server = grasp();
+    let (alice, bob, tree) = (Author::new(1), Author::new(2), WorkTree::new());
+    let project = Project::new(&alice, "told");
+    let path = project.url(&server).replace(&server.http_url(), "");
+    let mut client = hosted(&server, &project, &tree).await;
+    let address = project.address();
+    let mut issues = Vec::new();
+    for n in 0..3 {
+        let issue = bob.event(1621, now() - n, &[&["a", &address]], "");
+        assert!(client.publish(&issue).await.0);
+        issues.push(issue.id.to_string());
+    }
+    let closed: &[&[&str]] = &[&["e", &issues[0], "", "root"], &["a", &address]];
+    assert!(
+        client
+            .publish(&alice.event(1632, now(), closed, ""))
+            .await
+            .0
+    );
+    next_state(&mut client, &project, &tree, now()).await;
+    let page = crate::support::get(server.addr(), &path).body;
+    for told in [
+        "<dt>Open issues</dt><dd>2</dd>",
+        "<dt>Open pull requests</dt><dd>0</dd>",
+        "1 event waits for git data",
+        "git clone nostr://npub1",
+        "Tester",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
 }

@@ -325,7 +325,11 @@ async fn too_many_connections_are_turned_away_until_one_ends() {
         get(server.addr(), "/healthz").status == 200
     })
     .await;
-    assert!(metric(&server, r#"ngit_connections_refused_total{reason="full"}"#) >= 1.0);
+    // The connection of the last question may still have its place.
+    eventually("it is counted", async || {
+        metric(&server, r#"ngit_connections_refused_total{reason="full"}"#) >= 1.0
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
     reason = "also outside of test functions, a panic with a clear text is the verdict"
 )]
 
+mod browser;
 mod cli;
 mod crash;
 mod dashboards;
@@ -15,6 +16,7 @@ mod differential;
 mod doctor;
 mod documents;
 mod fetch;
+mod git_clients;
 mod git_crash;
 mod git_limits;
 mod git_load;
@@ -35,6 +37,7 @@ mod nips;
 mod packaging;
 mod repair;
 mod status;
+mod status_page;
 mod support;
 mod sync;
 mod sync_faults;

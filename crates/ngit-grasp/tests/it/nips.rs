@@ -107,7 +107,7 @@ async fn a_deletion_cannot_be_deleted() {
 
 // NIP-11
 
-fn document(server: &Server) -> Value {
+pub fn document(server: &Server) -> Value {
     let reply = request(
         server.addr(),
         "GET",

@@ -33,7 +33,15 @@ fn the_status_is_told_to_pages_of_any_origin() {
 #[test]
 fn an_operator_may_keep_it_private() {
     let server = start(&[("NGIT_STATUS_ENABLED", "false")]);
-    assert_eq!(get(server.addr(), "/api/status").status, 404);
+    for path in [
+        "/api/status",
+        "/status",
+        "/status/details",
+        "/status/events",
+    ] {
+        assert_eq!(get(server.addr(), path).status, 404, "{path}");
+    }
+    assert!(!get(server.addr(), "/").body.contains("/status"));
     let address = server.addr().to_string();
     let env = [("NGIT_BIND_ADDRESS", address.as_str())];
     let ran = run(&["status"], &env, server.data_dir());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grasp_core::sync::io::{Complaint, End, FromRelay, ToRelay};
 use grasp_core::sync::{Fate, Note, Outcome};
-use grasp_core::{EventId, SubNo, SyncLimits, Timestamp};
+use grasp_core::{EventId, Filter, SubNo, SyncLimits, Timestamp};
 use grasp_sim::forge;
 
 use super::peers::{EPOCH, HOUR, MINUTE, Peers, SECOND, note, repo, root};
@@ -411,6 +411,30 @@ fn an_early_event_is_asked_for_when_what_it_waits_for_has_come() {
 }
 
 #[test]
+fn a_state_that_its_relay_no_longer_has_is_looked_for_everywhere() {
+    let mut peers = Peers::in_step(ONE);
+    let event = forge::state(forge::key(1), "x", EPOCH, &[]);
+    let ticket = peers.deliver(ONE, SubNo(0), &event);
+    peers.judge(ticket, Outcome::Dismissed(Fate::Early(vec![77])));
+    peers.pass_with(ONE, HOUR);
+    peers.asked(ONE);
+    let now = peers.clock();
+    peers.sync.accepted(&EventId([8; 32]), &[77], &[], now);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Heard);
+    let (fetch, filters) = peers.subscribed(ONE).remove(0);
+    assert_eq!(filters[0].ids, Some(vec![event.id]));
+    peers.eose(ONE, fetch, 0);
+    peers.pass_with(ONE, MINUTE);
+    let compared = peers.compared(ONE);
+    let states = |filter: &Filter| filter.kinds.as_ref().is_some_and(|all| !all.is_empty());
+    assert!(
+        compared.iter().any(|(_, filter)| states(filter)),
+        "{compared:?}"
+    );
+}
+
+#[test]
 fn pages_go_on_where_the_relay_lost_patience() {
     let (mut peers, page) = Peers::paged(ONE);
     for n in 0..5 {
@@ -439,7 +463,7 @@ fn a_second_that_pages_cannot_show_is_compared() {
         for what in peers.asked(ONE) {
             match what {
                 ToRelay::Subscribe { sub, filters, .. } => {
-                    let asked = |f: &grasp_core::Filter| letter(f) == Some('E');
+                    let asked = |f: &Filter| letter(f) == Some('E');
                     let some = filters.iter().any(asked);
                     // Never more than three, however high the limit.
                     for n in 0..3 * u8::from(some) {

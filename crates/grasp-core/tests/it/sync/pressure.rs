@@ -2,7 +2,7 @@
 
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
 use grasp_core::sync::{Link, Note};
-use grasp_core::{EventId, Filter, SubNo};
+use grasp_core::{EventId, Filter, SubNo, SyncLimits};
 
 use super::peers::{MINUTE, Peers, SECOND, repo, root};
 
@@ -141,18 +141,57 @@ fn a_notice_without_a_name_means_the_newest_request() {
     assert_eq!(learned, 1, "two were too many");
 }
 
-/// Whatever else was asked after it: what has one filter does not have too many.
 #[test]
-fn a_notice_of_too_many_filters_means_a_request_that_has_many() {
+fn too_many_filters_are_those_of_the_widest_request() {
     let mut peers = Peers::connected(ONE);
-    let watch = peers.subscribed(ONE);
-    let (sub, filters) = watch.first().unwrap();
-    assert!(filters.len() > 1, "all that is watched at first");
+    let asked = peers.subscribed(ONE);
+    let widest = asked.iter().max_by_key(|(_, filters)| filters.len());
+    let (watch, filters) = widest.expect("a watch").clone();
+    assert!(filters.len() > 1);
     peers.say(ONE, FromRelay::Notice(Complaint::TooManyFilters));
-    let asked = peers.asked(ONE);
-    assert!(asked.contains(&ToRelay::Unsubscribe(*sub)));
-    let compares_on = |what: &ToRelay| !matches!(what, ToRelay::EndReconcile(_));
-    assert!(asked.iter().all(compares_on), "{asked:?}");
+    let ended = peers.asked(ONE);
+    assert!(ended.contains(&ToRelay::Unsubscribe(watch)), "{ended:?}");
+    assert!(
+        !ended
+            .iter()
+            .any(|what| matches!(what, ToRelay::EndReconcile(_))),
+        "a comparison has one filter"
+    );
+}
+
+#[test]
+fn a_relay_that_names_what_it_does_not_have_is_left_in_the_end() {
+    let limits = SyncLimits {
+        fetch_ids: 1,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let named: Vec<EventId> = (0..150).map(|n| EventId([n; 32])).collect();
+    let mut asked = 0;
+    while peers.link(ONE).is_up() {
+        for what in peers.asked(ONE) {
+            match what {
+                ToRelay::Subscribe { sub, .. } => peers.eose(ONE, sub, 0),
+                ToRelay::Reconcile { sub, .. } => {
+                    peers.needs(ONE, sub, &named);
+                    peers.reconciled(ONE, sub);
+                }
+                _ => {}
+            }
+        }
+        asked += 1;
+        assert!(asked < 1_000, "it is asked without end");
+    }
+    let hollow =
+        |note: &&Note| matches!(note, Note::Misbehaved { fault, .. } if *fault == Fault::Hollow);
+    assert_eq!(
+        peers.notes.iter().filter(hollow).count(),
+        1,
+        "and it is said"
+    );
 }
 
 #[test]

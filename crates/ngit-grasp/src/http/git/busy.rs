@@ -28,6 +28,15 @@ pub struct Places {
 }
 
 impl Places {
+    /// A quarter is left to others, whoever they come from.
+    fn but_a_quarter(self) -> Self {
+        Self {
+            in_all: self.in_all - self.in_all / 4,
+            per_repo: self.per_repo - self.per_repo / 4,
+            ..self
+        }
+    }
+
     pub fn times(self, factor: usize) -> Self {
         Self {
             in_all: self.in_all.saturating_mul(factor),
@@ -69,16 +78,34 @@ impl Turnstile {
     }
 
     pub fn enter(self: &Arc<Self>, repo: &RepoId, network: Option<IpAddr>) -> Result<Turn, Busy> {
+        self.enter_within(self.places, repo, network)
+    }
+
+    /// For fetches: readers are many and may be slow, and must not keep maintainers from pushing.
+    pub fn enter_behind(
+        self: &Arc<Self>,
+        repo: &RepoId,
+        network: Option<IpAddr>,
+    ) -> Result<Turn, Busy> {
+        self.enter_within(self.places.but_a_quarter(), repo, network)
+    }
+
+    fn enter_within(
+        self: &Arc<Self>,
+        places: Places,
+        repo: &RepoId,
+        network: Option<IpAddr>,
+    ) -> Result<Turn, Busy> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
         let of_network = network.and_then(|network| inside.networks.get(&network).copied());
-        if inside.all >= self.places.in_all {
+        if inside.all >= places.in_all {
             return Err(Busy::Server);
         }
-        if of_repo >= self.places.per_repo {
+        if of_repo >= places.per_repo {
             return Err(Busy::Repository);
         }
-        if of_network >= Some(self.places.per_network) {
+        if of_network >= Some(places.per_network) {
             return Err(Busy::Address);
         }
         inside.all += 1;
@@ -156,5 +183,23 @@ mod tests {
         assert_eq!(gauge.get(), 3);
         drop(first);
         assert!(enter(3, address).is_ok());
+    }
+
+    #[test]
+    fn fetches_leave_places_to_pushes() {
+        let places = Places {
+            in_all: 8,
+            per_repo: 4,
+            per_network: 8,
+        };
+        let turnstile = Turnstile::new(places, IntGauge::new("g", "g").unwrap());
+        let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
+        let fetch = |n| turnstile.enter_behind(&repo(n), None);
+        let mut fetches: Vec<Turn> = (0..3).map(|_| fetch(1).ok().unwrap()).collect();
+        assert_eq!(fetch(1).err(), Some(Busy::Repository));
+        let _push = turnstile.enter(&repo(1), None).ok().unwrap();
+        fetches.extend((0..2).map(|_| fetch(2).ok().unwrap()));
+        assert_eq!(fetch(3).err(), Some(Busy::Server));
+        assert!(turnstile.enter(&repo(3), None).is_ok());
     }
 }

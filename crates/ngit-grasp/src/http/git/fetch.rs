@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt as _;
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
 use super::{GitSite, MAX_REQUEST, failed, git_response, off_the_loop, protocol};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, SERVED};
 
 const RESULT: &str = "application/x-git-upload-pack-result";
 /// For a question about refs, however slowly it comes.
@@ -134,7 +134,7 @@ impl Sending {
                 Some(Ok(chunk))
             }
             Ok(None) => {
-                self.end("served");
+                self.end(SERVED);
                 None
             }
             // Git has told the client why, in the answer itself.

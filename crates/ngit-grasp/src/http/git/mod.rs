@@ -18,7 +18,6 @@ use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use grasp_core::RepoId;
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
-use tokio::sync::Semaphore;
 
 use self::busy::{Busy, Places, Turn, Turnstile};
 use self::room::Rooms;
@@ -46,7 +45,6 @@ pub struct GitSite {
     /// Lists of refs and pages.
     looks: Arc<Turnstile>,
     rooms: Arc<Rooms>,
-    tidying: Semaphore,
     limits: GitLimits,
 }
 
@@ -84,7 +82,6 @@ impl GitSite {
             looks: Turnstile::new(places.times(LOOKS), metrics.git_looking.clone()),
             metrics,
             rooms,
-            tidying: Semaphore::new(1),
             limits: GitLimits {
                 push_bytes: config.max_push_bytes.as_u64(),
                 timeout: config.git_timeout,
@@ -144,9 +141,8 @@ impl GitSite {
 
     fn enter(&self, route: &Route, client: Client, is_post: bool) -> Result<Turn, Busy> {
         match route.endpoint {
-            Endpoint::UploadPack | Endpoint::ReceivePack if is_post => {
-                self.work.enter(&route.repo, client.network)
-            }
+            Endpoint::UploadPack if is_post => self.work.enter_behind(&route.repo, client.network),
+            Endpoint::ReceivePack if is_post => self.work.enter(&route.repo, client.network),
             _ => self.look(&route.repo, client),
         }
     }

@@ -79,27 +79,6 @@ impl GitSite {
     }
 }
 
-impl GitSite {
-    /// Many small pushes leave many small packs. One repository at a time, in the background.
-    async fn tidy(&self, repo: &Repo) {
-        let looked_at = repo.clone();
-        let wanted = off_the_loop(move || looked_at.needs_repack()).await;
-        if !wanted.unwrap_or(false) {
-            return;
-        }
-        let Ok(_only_one) = self.tidying.acquire().await else {
-            return;
-        };
-        match repo.repack(self.limits.timeout).await {
-            Ok(()) => tracing::debug!(repo = %repo.dir().display(), "repacked"),
-            Err(error) if error.is_busy() => {}
-            Err(error) => {
-                tracing::warn!(repo = %repo.dir().display(), %error, "repacking failed");
-            }
-        }
-    }
-}
-
 /// A bare `0000` asks whether it may push at all; git sends one before a large push.
 async fn asked_only(head: &PushHead, body: &mut Reader) -> Response<Body> {
     let more = body.read(&mut [0]).await.unwrap_or(0) > 0 || !head.rest.is_empty();
@@ -157,7 +136,7 @@ impl Pushing {
         let (sender, receiver) = mpsc::channel::<Bytes>(4);
         tokio::spawn(async move {
             let started = Instant::now();
-            let (site, repo) = (Arc::clone(&self.site), self.repo.clone());
+            let (site, id) = (Arc::clone(&self.site), self.id.clone());
             let metrics = Arc::clone(&site.metrics);
             let with_words = self.head.capabilities.side_band_64k;
             let mut work = std::pin::pin!(self.run());
@@ -172,7 +151,7 @@ impl Pushing {
             // Nobody is there to be told any more.
             let _ = sender.send(report).await;
             drop(sender);
-            site.tidy(&repo).await;
+            site.repositories.look_after(&id);
         });
         let chunks = stream::unfold(receiver, |mut receiver| async {
             let chunk = receiver.recv().await?;
