@@ -1,4 +1,4 @@
-//! Git data that is looked for at other git servers, seen from the whole core (G1, G2, G6-G8, G11).
+//! Git data that is looked for at other git servers, seen from the whole core (G1, G2, G6, G7, G8, G11).
 
 use grasp_core::Answer;
 use grasp_sim::forge;
@@ -357,6 +357,43 @@ fn a_commit_that_one_repository_lacks_is_looked_for_again_every_hour() {
     }
     scene.pass(120 * MINUTE);
     assert!(scene.fetches.is_empty(), "it is here");
+}
+
+/// G7: the servers of every maintainer and of the pull request itself, those first that whoever
+/// signed it names.
+#[test]
+fn servers_are_those_of_every_maintainer_and_of_the_pull_request() {
+    let mut scene = Scene::new();
+    let at = scene.unix();
+    let alices = forge::announcement_with_clones(&tool(ALICE), at, &[BOB], &[ONE]);
+    let bobs = forge::announcement_with_clones(&tool(BOB), at, &[ALICE], &[TWO]);
+    scene.sync(&alices);
+    scene.sync(&bobs);
+    let of_bob = state(&scene, BOB, &[(MAIN, forge::commit(1))]);
+    scene.sync(&of_bob);
+    scene.pass(MOMENT);
+    assert_eq!(scene.asked_of(), [TWO], "who signed it names it");
+    scene.fetched(TWO, &[]);
+    assert_eq!(scene.asked_of(), [ONE], "and so does the other maintainer");
+    scene.fetched(ONE, &[forge::commit(1)]);
+    assert!(scene.serves(&of_bob));
+    let tip = forge::commit(9);
+    let plain = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tip.to_string());
+    let fork = "https://fork.example/tool.git";
+    let mut tags = plain.tags.clone();
+    tags.push(forge::tag(&["clone", fork]));
+    let request = forge::event(CAROL, plain.kind, scene.unix(), tags);
+    scene.sync(&request);
+    scene.pass(MOMENT);
+    let mut asked = Vec::new();
+    while let Some(url) = scene.asked_of().first() {
+        let url = (*url).to_owned();
+        scene.fetched(&url, &[]);
+        asked.push(url);
+    }
+    assert_eq!(asked.first().map(String::as_str), Some(fork));
+    asked.sort();
+    assert_eq!(asked, [fork, ONE, TWO]);
 }
 
 /// What is lost is looked for in one of its repositories, until that one leaves.
