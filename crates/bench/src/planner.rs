@@ -1,5 +1,6 @@
 //! What one new issue costs the planner of sync, and what repositories and issues cost in memory:
-//! the real machine in virtual time, with relays that have nothing and answer at once.
+//! the real machine in virtual time, with relays that have nothing and answer at once. The scale is
+//! that of E22, ten times over, and the cost of an issue must not grow with it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

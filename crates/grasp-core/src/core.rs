@@ -184,7 +184,7 @@ impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
         let sync = Sync::new(policy.limits.sync.clone(), seed);
-        let hunt = Hunt::new(policy.limits.hunt.clone(), seed);
+        let hunt = Hunt::new(policy.limits.hunt.clone());
         Self {
             registry: Registry::new(policy.rule),
             policy,
@@ -246,6 +246,7 @@ impl Core {
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
             Input::Flowing { fetch, bytes } => self.on_flowing(fetch, bytes),
+            Input::Arrived(fetch) => self.hunt.on_arrived(fetch, self.now.mono),
             Input::Fetched { fetch, fetched } => self.on_fetched(fetch, &fetched, facts),
         }
         self.keep_in_step(facts);

@@ -262,6 +262,12 @@ fn gix(id: &ObjectId) -> gix_hash::ObjectId {
     gix_hash::ObjectId::Sha1(*id.as_bytes())
 }
 
+/// The name that git gives to a file with this content, unless somebody made it to collide.
+pub(crate) fn hash(content: &[u8]) -> Option<gix_hash::ObjectId> {
+    let (sha1, blob) = (gix_hash::Kind::Sha1, gix_object::Kind::Blob);
+    gix_object::compute_hash(sha1, blob, content).ok()
+}
+
 fn kind(kind: gix_object::Kind) -> ObjectKind {
     match kind {
         gix_object::Kind::Commit => ObjectKind::Commit,

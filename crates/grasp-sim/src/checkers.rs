@@ -133,6 +133,7 @@ impl Checkers {
             | Effect::Noted(_)
             | Effect::Fetch { .. }
             | Effect::StopFetch(_)
+            | Effect::LeaveHunt(_)
             | Effect::Hunted(_) => {}
             Effect::Git { job, repo, task } => {
                 self.outstanding += 1;

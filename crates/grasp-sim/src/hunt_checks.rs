@@ -9,6 +9,7 @@ use grasp_core::git::ObjectId;
 use grasp_core::hunt::MAX_FLIGHTS;
 use grasp_core::hunt::io::{FetchAsk, Fetched};
 use grasp_core::nip34::announcement::all_values;
+use grasp_core::push::Backing;
 use grasp_core::{DomainLimits, Event, FetchNo, HuntLimits, RepoId};
 
 use crate::crowd::is_us;
@@ -37,6 +38,8 @@ pub(crate) struct HuntChecks {
 struct Open {
     repo: RepoId,
     domain: String,
+    at: Duration,
+    backing: Backing,
     wants: BTreeSet<ObjectId>,
     stopped: bool,
 }
@@ -87,6 +90,8 @@ impl HuntChecks {
         let open = Open {
             repo: ask.repo.clone(),
             domain: site.domain.clone(),
+            at: now,
+            backing: ask.backing,
             wants: ask.wants.iter().copied().collect(),
             stopped: false,
         };
@@ -151,8 +156,14 @@ impl HuntChecks {
         if ours.count() > MAX_FLIGHTS {
             return Err(format!("{repo:?} is asked for at too many servers"));
         }
-        if open.len() > self.limits.fetches.max(1) {
+        let all = self.limits.fetches.max(1);
+        if open.len() > all {
             return Err(format!("{} fetches are under way", open.len()));
+        }
+        let requests = open.filter(|open| open.backing != Backing::State);
+        let of_repo = requests.clone().filter(|open| open.repo == *repo).count();
+        if requests.count() > all - all / 4 || of_repo >= MAX_FLIGHTS {
+            return Err(format!("{repo:?}: pull requests leave no place for states"));
         }
         Ok(())
     }
@@ -178,7 +189,14 @@ impl HuntChecks {
         let Some(open) = self.open.remove(&fetch) else {
             return;
         };
-        let got = fetched.got.iter().filter(|id| open.wants.contains(id));
+        // Whoever was not asked has not been asked in this minute either.
+        if fetched.requests == 0
+            && let Some(asked) = self.asked.get_mut(&open.domain)
+            && let Some(at) = asked.iter().rposition(|at| *at == open.at)
+        {
+            asked.remove(at);
+        }
+        let got = fetched.present().filter(|id| open.wants.contains(id));
         let known = got.map(|id| (open.repo.clone(), *id));
         self.got.extend(known);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use grasp_core::admit::Needs;
 use grasp_core::git::ObjectId;
+use grasp_core::hunt::MAX_SERVERS;
 use grasp_core::nip34::State;
 use grasp_core::nip34::announcement::all_values;
 use grasp_core::{Event, EventId, Facts as _, RepoId};
@@ -19,6 +20,10 @@ use crate::hosts::{Hosts, Site, site};
 /// and the disk have their say. For objects that came after their server was asked there is a
 /// second attempt.
 const PATIENCE: Duration = Duration::from_secs(180 + 120 + 180);
+/// Of more servers than one attempt asks, so many have their turn in each, and so long lies
+/// between two attempts.
+const TURN: usize = MAX_SERVERS / 2;
+const BETWEEN: Duration = Duration::from_secs(120 + 30);
 /// A server that failed is left alone for so long at most.
 const REST: Duration = Duration::from_secs(15 * 60);
 
@@ -151,10 +156,22 @@ impl Scene<'_> {
         let sites = self.sites(event, repo);
         let hosts = sites.iter().filter_map(|site| self.hosts.at(site));
         let waits: Duration = hosts.map(|host| host.traits.longest()).sum();
-        let patience = PATIENCE + waits * 2;
+        let patience = PATIENCE + waits * 2 + self.turns(repo) * BETWEEN;
         let offered = |id: &&ObjectId| sites.iter().any(|site| self.offers(site, id));
         let offered = lacking.iter().filter(offered);
         offered.map(|id| (repo.clone(), *id, patience)).collect()
+    }
+
+    /// Attempts until every server that anybody names for this repository was asked.
+    fn turns(&self, repo: &RepoId) -> u32 {
+        let held = self.view.core.purgatory().iter();
+        let tips = held.filter(|held| match &held.needs {
+            Needs::Tip { repos, .. } => repos.contains(repo),
+            _ => false,
+        });
+        let named = tips.flat_map(|held| all_values(&held.event, "clone"));
+        let named: BTreeSet<&str> = named.collect();
+        u32::try_from(named.len().saturating_sub(TURN).div_ceil(TURN)).unwrap_or(u32::MAX)
     }
 
     /// An honest server, which we have no reason to leave alone, shows it.

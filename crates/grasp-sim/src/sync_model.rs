@@ -126,17 +126,14 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// A relay that gives so many events at most, and with which nothing is compared, cannot show
-    /// what lies under them in one second.
+    /// A relay that gives so many events at most, and with which as many are not compared, cannot
+    /// show what lies under them in one second.
     fn is_hidden_by_others(&self, event: &Event, due: &[&Arc<Event>], relay: &Relay) -> bool {
-        let compared = self.compares && relay.traits.compares_sets();
-        let Some(cap) = relay.traits.cap.filter(|_| !compared) else {
-            return false;
-        };
-        let same = due
-            .iter()
-            .filter(|other| other.created_at == event.created_at);
-        same.count() >= cap
+        let same = due.iter();
+        let same = same.filter(|other| other.created_at == event.created_at);
+        let same = same.count();
+        let compared = self.compares && relay.traits.compares_so_many(same);
+        !compared && relay.traits.cap.is_some_and(|cap| same >= cap)
     }
 
     /// It is for one of these repositories, or its own root is.

@@ -23,7 +23,7 @@ use crate::crowd::Crowd;
 use crate::disk::Disk;
 use crate::ending;
 use crate::git::Git;
-use crate::hosts::{Hosts, Places};
+use crate::hosts::{Flow, Hosts, Places};
 use crate::hunt_checks::HuntChecks;
 use crate::hunt_model::HuntModel;
 use crate::mirrors::Mirrors;
@@ -137,10 +137,11 @@ enum Happening {
         life: u64,
         stir: Stir,
     },
-    /// A pack begins to come.
+    /// Something comes of a pack.
     Flow {
         life: u64,
         fetch: FetchNo,
+        flow: Flow,
     },
     /// A fetch is over, at the latest.
     FetchEnds {
@@ -445,7 +446,7 @@ impl<'t> World<'t> {
                 Ok(())
             }
             Happening::Post { relay, event } => self.post(relay, &event),
-            Happening::Flow { life, fetch } if life == self.life => self.flow(fetch),
+            Happening::Flow { life, fetch, flow } if life == self.life => self.flow(fetch, flow),
             Happening::FetchEnds { life, fetch } if life == self.life => {
                 self.fetch_ends(fetch);
                 Ok(())
@@ -731,6 +732,7 @@ impl<'t> World<'t> {
                 Effect::Noted(note) => self.note(format_args!("noted: {note:?}")),
                 Effect::Fetch { fetch, ask } => self.fetch(fetch, ask)?,
                 Effect::StopFetch(fetch) => self.stop_fetch(fetch)?,
+                Effect::LeaveHunt(repo) => self.note(format_args!("leave {repo:?}")),
                 Effect::Hunted(note) => self.note(format_args!("hunt: {note:?}")),
                 Effect::Decide { push, decision } => self.decided(push, &decision),
                 Effect::Report { push, result } => {

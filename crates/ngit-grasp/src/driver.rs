@@ -155,6 +155,7 @@ impl Handle {
         Arc::new(move |fetch, word| {
             let input = match word {
                 Word::Flowing(bytes) => Input::Flowing { fetch, bytes },
+                Word::Arrived => Input::Arrived(fetch),
                 Word::Done(fetched) => Input::Fetched { fetch, fetched },
             };
             self.send(Message::Answer(input));

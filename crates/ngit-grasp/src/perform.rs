@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use grasp_core::hunt::HuntNote;
 use grasp_core::nip34;
 use grasp_core::push::{Decision, PushRefusal};
 use grasp_core::registry::Standing;
@@ -131,18 +130,12 @@ impl Performer {
             Effect::Sweep { until } => self.writer.sweep(until),
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
             Effect::Noted(note) => self.notes.take(note, Instant::now()),
-            Effect::Hunted(note) => self.hunted(note),
+            Effect::Hunted(note) => self.hunt_notes.take(note, Instant::now()),
             Effect::Remote { relay, conn, ask } => self.remotes.perform(relay, conn, ask),
             Effect::Fetch { fetch, ask } => self.fetcher.start(fetch, ask),
             Effect::StopFetch(fetch) => self.fetcher.stop(fetch),
+            Effect::LeaveHunt(repo) => self.fetcher.leave(repo),
         }
-    }
-
-    fn hunted(&mut self, note: HuntNote) {
-        if let HuntNote::Over { repo, .. } = &note {
-            self.fetcher.leave(repo.clone());
-        }
-        self.hunt_notes.take(note, Instant::now());
     }
 
     /// What an operator sees of the core.

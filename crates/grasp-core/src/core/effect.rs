@@ -60,6 +60,8 @@ pub enum Effect {
     Fetch { fetch: FetchNo, ask: FetchAsk },
     /// Nobody needs what it fetches; it is answered soon.
     StopFetch(FetchNo),
+    /// Nobody waits for data of this repository any more: what came of it in part may go.
+    LeaveHunt(RepoId),
     /// The hunt for git data has something to tell. For the log and the operator.
     Hunted(HuntNote),
 }

@@ -24,7 +24,7 @@ use crate::ticket::FetchNo;
 /// name for servers: 4 MB and more.
 const MAX_ABSENT: usize = 10_000;
 
-/// Lost data is looked for again so long after the last time that somebody began to.
+/// Lost data, and commits that another repository has, are looked for again so long after the last time that somebody began to.
 const SEEK_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// Four attempts.
 const SEEK_AGAIN_FOR: Duration = Duration::from_secs(5 * 60);
@@ -41,6 +41,20 @@ pub struct Sought {
 impl Sought {
     pub fn is_sought(&self, repo: &RepoId, now: Timestamp) -> bool {
         self.until.get(repo).is_some_and(|until| *until > now)
+    }
+
+    /// At any time since it is hosted.
+    pub fn was_sought(&self, repo: &RepoId) -> bool {
+        self.until.contains_key(repo)
+    }
+
+    fn forget(&mut self, repo: &RepoId, id: &EventId) {
+        if let Some(absent) = self.absent.get_mut(repo) {
+            absent.remove(id);
+            if absent.is_empty() {
+                self.absent.remove(repo);
+            }
+        }
     }
 
     pub fn absent_in(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Wanted)> {
@@ -101,11 +115,27 @@ impl Core {
         self.seek_for(repo, self.policy.limits.held_for);
     }
 
-    /// What was lost may come back at a server that was down. Looked for less long than the first
+    /// What is not here may come back at a server that was down. Looked for less long than the first
     /// time, and as long as it takes.
-    pub(super) fn seek_again(&mut self, repo: &RepoId) {
-        if self.registry.is_hosted(repo) && self.lost.in_repo(repo).next().is_some() {
+    pub(super) fn seek_again(&mut self, repo: &RepoId, facts: &dyn Facts) {
+        self.forget_tips_that_came(repo, facts);
+        let absent = self.sought.absent.contains_key(repo);
+        let lost = self.lost.in_repo(repo).next().is_some();
+        if self.registry.is_hosted(repo) && (lost || absent) {
             self.seek_for(repo, SEEK_AGAIN_FOR);
+        }
+    }
+
+    /// Or whose event is gone, or has nothing to do with the repository any more.
+    fn forget_tips_that_came(&mut self, repo: &RepoId, facts: &dyn Facts) {
+        let absent = self.sought.absent_in(repo).map(|(id, _)| *id);
+        let over = absent.filter(|id| {
+            let at = self.tips_at.get(id);
+            let came = at.is_some_and(|repos| repos.contains(repo));
+            came || facts.kind_of(id).is_none() || !self.is_place(repo, id, facts)
+        });
+        for id in over.collect::<Vec<EventId>>() {
+            self.sought.forget(repo, &id);
         }
     }
 
@@ -119,11 +149,27 @@ impl Core {
 
     /// A pull request is served, and this repository, which it names, does not have its commit.
     pub(super) fn seek_tip(&mut self, repo: &RepoId, event: &Event) {
-        let (until, now) = (&self.sought.until, self.now.unix);
-        let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
-        self.sought.absent.retain(|repo, _| is_sought(repo));
-        let known: usize = self.sought.absent.values().map(BTreeMap::len).sum();
-        if known >= MAX_ABSENT {
+        // Those that were looked for in vain make room.
+        if self
+            .sought
+            .absent
+            .values()
+            .map(BTreeMap::len)
+            .sum::<usize>()
+            >= MAX_ABSENT
+        {
+            let (until, now) = (&self.sought.until, self.now.unix);
+            let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
+            self.sought.absent.retain(|repo, _| is_sought(repo));
+        }
+        if self
+            .sought
+            .absent
+            .values()
+            .map(BTreeMap::len)
+            .sum::<usize>()
+            >= MAX_ABSENT
+        {
             return;
         }
         let wanted = Wanted::of(event, objects_of(event).into(), &self.policy.service);
@@ -157,9 +203,10 @@ impl Core {
         let (hunt, grounds) = self.hunt_with_grounds(facts);
         let repo = hunt.on_fetched(fetch, fetched, now, &grounds);
         if let Some(repo) = repo.filter(|repo| self.registry.is_hosted(repo))
-            && !fetched.got.is_empty()
+            && fetched.present().next().is_some()
         {
-            self.set_absent_tips(&repo, &fetched.got, facts);
+            let present: BTreeSet<ObjectId> = fetched.present().copied().collect();
+            self.set_absent_tips(&repo, &present, facts);
             self.objects_came(&repo, facts);
         }
     }
@@ -192,6 +239,7 @@ impl Core {
             self.effects.push_back(match order {
                 Order::Fetch(fetch, ask) => Effect::Fetch { fetch, ask },
                 Order::Stop(fetch) => Effect::StopFetch(fetch),
+                Order::Leave(repo) => Effect::LeaveHunt(repo),
             });
         }
         while let Some(note) = self.hunt.poll_note() {
@@ -206,18 +254,15 @@ impl Core {
         self.sought.absent.remove(repo);
     }
 
-    fn set_absent_tips(&mut self, repo: &RepoId, got: &[ObjectId], facts: &dyn Facts) {
-        let Some(absent) = self.sought.absent.get_mut(repo) else {
+    fn set_absent_tips(&mut self, repo: &RepoId, present: &BTreeSet<ObjectId>, facts: &dyn Facts) {
+        let Some(absent) = self.sought.absent.get(repo) else {
             return;
         };
-        let came = |wanted: &Wanted| wanted.objects.iter().any(|object| got.contains(object));
+        let came = |wanted: &Wanted| wanted.objects.iter().any(|id| present.contains(id));
         let found = absent.iter().filter(|(_, wanted)| came(wanted));
         let found: Vec<EventId> = found.map(|(id, _)| *id).collect();
-        found.iter().for_each(|id| {
-            absent.remove(id);
-        });
-        if absent.is_empty() {
-            self.sought.absent.remove(repo);
+        for id in &found {
+            self.sought.forget(repo, id);
         }
         self.set_tips_again(repo, found, facts);
     }

@@ -61,6 +61,8 @@ pub enum Input {
     /// The pack of an [`crate::Effect::Fetch`] has begun to come, or another part of it
     /// ([`crate::hunt::io::PART`]): so many bytes so far.
     Flowing { fetch: FetchNo, bytes: u64 },
+    /// All that an [`crate::Effect::Fetch`] asked for has come, and we are at work on it.
+    Arrived(FetchNo),
     /// What became of an [`crate::Effect::Fetch`], also of one that was stopped.
     Fetched { fetch: FetchNo, fetched: Fetched },
     /// The objects of a push are in the repository, whole; or the reason why not.

@@ -215,24 +215,58 @@ fn backing(kind: Kind) -> Backing {
 
 /// As many as are looked for at a time: the first of every author, then the second of every author.
 /// Among equals the turn decides, so that nobody is left out for good.
-fn some(tips: Vec<Lack<'_>>, turn: u64) -> Vec<Lack<'_>> {
+fn some(mut tips: Vec<Lack<'_>>, turn: u64) -> Vec<Lack<'_>> {
     if tips.len() <= MAX_TIPS {
         return tips;
     }
     let lot = fastrand::Rng::with_seed(turn).u64(..);
+    let place = |tip: &Lack<'_>| {
+        let number = tip.event.0.first_chunk();
+        number.map_or(0, |id| u64::from_be_bytes(*id)) ^ lot
+    };
+    tips.sort_by_cached_key(place);
     let mut of_author: FxHashMap<Pubkey, u32> = FxHashMap::default();
-    let ranked = tips.into_iter().map(|tip| {
+    let ranked = tips.into_iter().enumerate().map(|(place, tip)| {
         let rank = of_author.entry(tip.signer).or_default();
         *rank += 1;
-        let number = tip
-            .event
-            .0
-            .first_chunk()
-            .map_or(0, |id| u64::from_be_bytes(*id));
-        ((*rank, number ^ lot), tip)
+        ((*rank, place), tip)
     });
     let mut ranked: Vec<_> = ranked.collect();
     ranked.select_nth_unstable_by_key(MAX_TIPS, |(rank, _)| *rank);
     ranked.truncate(MAX_TIPS);
     ranked.into_iter().map(|(_, tip)| tip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn tip(n: u32) -> Lack<'static> {
+        let mut event = [7; 32];
+        if let Some(first) = event.first_chunk_mut() {
+            *first = (u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
+        }
+        Lack {
+            event: EventId(event),
+            signer: Pubkey([1; 32]),
+            backing: Backing::PullRequests,
+            objects: &[],
+            servers: Arc::from([]),
+        }
+    }
+
+    #[test]
+    fn turns_of_one_authors_many_pull_requests_differ() {
+        let chosen = |turn| -> BTreeSet<EventId> {
+            let tips = (0..600).map(tip).collect();
+            some(tips, turn).iter().map(|tip| tip.event).collect()
+        };
+        let (first, second) = (chosen(1), chosen(2));
+        assert_eq!((first.len(), second.len()), (MAX_TIPS, MAX_TIPS));
+        assert_ne!(first, second);
+        let all: BTreeSet<EventId> = (1..40).flat_map(chosen).collect();
+        assert_eq!(all.len(), 600, "nobody is left out for good");
+    }
 }

@@ -297,6 +297,8 @@ impl Core {
                 held.landed_in.retain(|landed| *landed != repo);
                 // A file or a tag never lands, and need not be looked for either.
                 held.landed_in.extend(kind.map(|_| repo.clone()));
+                // The repository may have come after the event.
+                self.go_on_expecting(id);
             }
         }
     }

@@ -235,10 +235,13 @@ impl Core {
             .into_iter()
             .partition(|place| self.lost.is_missing_in(&id, place));
         let nowhere = others.is_empty() && !missing.is_empty();
-        if nowhere && is_news {
+        let hides = nowhere && self.hidden.insert(id);
+        // The last place that had it, or where it was looked for, may be gone.
+        let sought = missing.iter().any(|place| self.sought.was_sought(place));
+        if nowhere && (is_news || hides || !sought) {
             self.seek(repo);
         }
-        if nowhere && self.hidden.insert(id) {
+        if hides {
             self.note_repair(repo, Repair::Hidden);
             self.commit(vec![Change::Hide(id)], Errand::Hidden(id));
         }

@@ -118,7 +118,7 @@ impl Core {
                     self.reconsider(&id, facts);
                 }
                 Again::Unhold(id) => self.unhold(id),
-                Again::Seek(repo) => self.seek_again(&repo),
+                Again::Seek(repo) => self.seek_again(&repo, facts),
             }
         }
     }

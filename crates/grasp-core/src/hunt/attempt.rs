@@ -17,8 +17,8 @@ use crate::ticket::FetchNo;
 
 /// Servers of one repository that are asked in one attempt.
 pub const MAX_SERVERS: usize = 32;
-/// Of more servers so many are the best, and the others are drawn: strangers who name servers of
-/// their own keep nobody's away for good.
+/// Of more servers so many are the best, and the others have their turns, one attempt after the
+/// other: strangers who name servers of their own keep nobody's away for long.
 const BEST: usize = MAX_SERVERS / 2;
 /// Servers among which is chosen.
 const MAX_NAMED: usize = 1_024;
@@ -28,6 +28,8 @@ pub const MAX_WANTS: usize = 1_000;
 pub const MAX_CUTS: u8 = 64;
 /// Fetches of one repository at once.
 pub const MAX_FLIGHTS: usize = 4;
+/// Of these, how many may be for pull requests: one place is kept for a state.
+pub const MAX_REQUESTS: usize = MAX_FLIGHTS - 1;
 /// Fetches of one object at once: one, and one beside it when it is slow.
 pub const MAX_BESIDE: usize = 2;
 /// Objects that a server is known not to have before it has been asked for all of them, at 20
@@ -41,6 +43,8 @@ pub struct Quarry {
     pub attempts: u32,
     pub since: Mono,
     pub servers: Vec<Server>,
+    /// Of more servers than one attempt asks, the last whose turn it was.
+    pub turned: Option<CloneUrl>,
     pub flights: Vec<FetchNo>,
     /// Its places in the queues of domains: one for each, however many servers wait there.
     pub places: Vec<(Domain, Place)>,
@@ -93,8 +97,10 @@ impl Wants {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asking {
     Now(Wants),
-    /// Others are about to bring all that it might have.
+    /// Others are about to bring all that it might have, or the repository has its fetches.
     Later,
+    /// Pull requests have as many places as they may have.
+    NoPlace,
     Nothing,
 }
 
@@ -106,9 +112,18 @@ impl Beside<'_> {
         self.0.len() >= MAX_FLIGHTS
     }
 
+    /// Nothing more may be begun for what has this rank.
+    pub fn is_full_for(&self, rank: Rank) -> bool {
+        let requests = self.0.iter().filter(|at| at.rank == Rank::PullRequests);
+        self.is_full() || rank == Rank::PullRequests && requests.count() >= MAX_REQUESTS
+    }
+
     /// Not too many are after this object, and none that may still bring it in good time. Pull
     /// requests keep no state waiting, whatever they are after.
     fn admits(&self, rank: Rank, id: &ObjectId) -> bool {
+        if self.is_full_for(rank) {
+            return false;
+        }
         let flights = self.0.iter();
         let mut going = flights.filter(|flight| !flight.stopped && flight.rank <= rank);
         let same = going.clone().filter(|flight| flight.wants(id));
@@ -135,10 +150,12 @@ impl Rank {
     }
 }
 
-fn rank(backing: Backing) -> Rank {
-    match backing {
-        Backing::State => Rank::State,
-        Backing::PullRequests | Backing::None => Rank::PullRequests,
+impl Need {
+    pub fn rank(&self) -> Rank {
+        match self.backing {
+            Backing::State => Rank::State,
+            Backing::PullRequests | Backing::None => Rank::PullRequests,
+        }
     }
 }
 
@@ -151,6 +168,8 @@ pub struct Server {
     /// What it said in this attempt that it does not have.
     pub lacks: BTreeSet<ObjectId>,
     pub cuts: u8,
+    /// It made way for others in this attempt, and is asked once more after them.
+    pub again: bool,
     pub last: Option<Tried>,
 }
 
@@ -181,6 +200,7 @@ impl Quarry {
             attempts: 0,
             since: now,
             servers: Vec::new(),
+            turned: None,
             flights: Vec::new(),
             places: Vec::new(),
             found: BTreeSet::new(),
@@ -193,6 +213,7 @@ impl Quarry {
     /// Takes up the servers of a new attempt. Those that are being asked, or wait for their
     /// domain, go on as they are.
     pub fn begin(&mut self, urls: Vec<CloneUrl>) {
+        self.turned = urls.get(MAX_SERVERS - 1).cloned();
         let before = std::mem::take(&mut self.servers).into_iter();
         let mut before: FxHashMap<CloneUrl, Server> =
             before.map(|server| (server.url.clone(), server)).collect();
@@ -207,6 +228,7 @@ impl Quarry {
                 more: false,
                 lacks: BTreeSet::new(),
                 cuts: 0,
+                again: false,
                 last: server.and_then(|server| server.last),
             },
         });
@@ -227,12 +249,16 @@ impl Quarry {
 
     /// What is to be asked of one server: the objects of those events that name it, as far as they
     /// have the same backing, and nobody else is about to bring them.
-    pub fn asking(&self, server: &Server, needs: &[Need], beside: &Beside<'_>) -> Asking {
-        let named = needs
-            .iter()
-            .filter(|need| need.servers.contains(&server.url));
+    pub fn asking<'a>(
+        &self,
+        server: &Server,
+        needs: impl IntoIterator<Item = &'a Need>,
+        beside: &Beside<'_>,
+    ) -> Asking {
+        let needs = needs.into_iter();
+        let named = needs.filter(|need| need.servers.contains(&server.url));
         let ranked = named.flat_map(|need| {
-            let rank = rank(need.backing);
+            let rank = need.rank();
             need.objects.iter().map(move |id| (rank, *id))
         });
         let open =
@@ -261,6 +287,20 @@ impl Quarry {
     pub fn next(&self) -> impl Iterator<Item = &Server> {
         let servers = self.servers.iter();
         servers.filter(|server| server.ask == Ask::Next)
+    }
+
+    /// One that has not been asked in this attempt is to be.
+    pub fn is_to_ask_others(&self) -> bool {
+        self.next().any(|server| !server.again)
+    }
+
+    /// It is asked after all the others.
+    pub fn put_last(&mut self, url: &CloneUrl) {
+        let at = self.servers.iter().position(|server| server.url == *url);
+        if let Some(at) = at {
+            let server = self.servers.remove(at);
+            self.servers.push(server);
+        }
     }
 
     /// Servers that wait for this domain, in order.
@@ -312,16 +352,16 @@ pub fn choose(
     quarry: &Quarry,
     is_known: impl Fn(&CloneUrl) -> bool,
     is_ill: impl Fn(&CloneUrl) -> bool,
-    rng: &mut fastrand::Rng,
 ) -> Vec<CloneUrl> {
     let pending = quarry.servers.iter().filter(|server| server.is_pending());
     let pending: FxHashSet<&CloneUrl> = pending.map(|server| &server.url).collect();
     let mut urls = named(needs);
     urls.sort_by_cached_key(|url| (!pending.contains(url), is_ill(url), !is_known(url)));
     if urls.len() > MAX_SERVERS {
-        if let Some(rest) = urls.get_mut(BEST.max(pending.len())..) {
-            rng.shuffle(rest);
-        }
+        let mut rest = urls.split_off(BEST.max(pending.len()).min(MAX_SERVERS));
+        let had_its_turn = |url: &CloneUrl| quarry.turned.as_ref().is_some_and(|last| url <= last);
+        rest.sort_by_cached_key(|url| (had_its_turn(url), url.clone()));
+        urls.append(&mut rest);
         urls.truncate(MAX_SERVERS);
     }
     urls
@@ -360,31 +400,30 @@ mod tests {
         }
     }
 
-    fn chosen(needs: &[Need], seed: u64) -> Vec<CloneUrl> {
-        let quarry = Quarry::new(Mono::default(), Mono::default());
-        let mut rng = fastrand::Rng::with_seed(seed);
-        choose(
-            needs,
-            &quarry,
-            |at| *at == url(2),
-            |at| *at == url(1),
-            &mut rng,
-        )
+    fn chosen(needs: &[Need], quarry: &Quarry) -> Vec<CloneUrl> {
+        choose(needs, quarry, |at| *at == url(2), |at| *at == url(1))
+    }
+
+    fn quarry() -> Quarry {
+        Quarry::new(Mono::default(), Mono::default())
     }
 
     #[test]
     fn who_had_the_data_comes_first_and_the_ill_come_last() {
         let needs = [need([1, 2, 3], &[1]), need([4, 3], &[2])];
-        assert_eq!(chosen(&needs, 1), [2, 4, 3, 1].map(url));
+        assert_eq!(chosen(&needs, &quarry()), [2, 4, 3, 1].map(url));
     }
 
     #[test]
     fn of_too_many_servers_every_one_is_asked_in_time() {
         let needs: Vec<Need> = (0..200).map(|n| need([n], &[1])).collect();
         let mut asked: FxHashSet<CloneUrl> = FxHashSet::default();
-        for seed in 0..200 {
-            let chosen = chosen(&needs, seed);
+        let mut quarry = quarry();
+        // 16 are the best, and the other 184 come in turns of 16.
+        for _ in 0..12 {
+            let chosen = chosen(&needs, &quarry);
             assert_eq!(chosen.len(), MAX_SERVERS);
+            quarry.begin(chosen.clone());
             asked.extend(chosen);
         }
         assert_eq!(asked.len(), 200);
@@ -411,7 +450,7 @@ mod tests {
     fn objects(asking: Asking) -> Vec<ObjectId> {
         match asking {
             Asking::Now(wants) => wants.objects,
-            Asking::Later | Asking::Nothing => Vec::new(),
+            Asking::Later | Asking::NoPlace | Asking::Nothing => Vec::new(),
         }
     }
 

@@ -27,6 +27,10 @@ impl Hunt {
         for (_, flight) in self.flights.iter() {
             *in_flight.entry(flight.url.domain()).or_default() += 1;
         }
+        let all = self.limits.fetches.max(1);
+        if self.flights.requests() > all - all / 4 {
+            return Err("pull requests have more places than they may have".to_owned());
+        }
         for (repo, quarry) in self.queue.iter() {
             self.audit_repo(repo, quarry)?;
         }
@@ -71,15 +75,19 @@ impl Hunt {
         }
         let stuck = match quarry.phase {
             Phase::Waiting(_) => false,
-            Phase::Ready => !self.line.has(&Turn::Repo(repo.clone())),
+            Phase::Ready => !self.stands(&Turn::Repo(repo.clone())),
             Phase::Trying { .. } => {
-                quarry.flights.is_empty() && !self.line.has(&Turn::Repo(repo.clone()))
+                quarry.flights.is_empty() && !self.stands(&Turn::Repo(repo.clone()))
             }
         };
         match stuck && self.is_on() {
             true => Err(format!("{repo} is never looked at again")),
             false => Ok(()),
         }
+    }
+
+    fn stands(&self, turn: &Turn) -> bool {
+        self.line.has(turn) || self.aside.has(turn)
     }
 
     /// Its limits are kept, and whoever waits for it is served as soon as it may be asked.
@@ -96,7 +104,7 @@ impl Hunt {
             }
         }
         let looked_after = match state.admits(now) {
-            Admission::Now => self.line.has(&Turn::Domain(domain.clone())),
+            Admission::Now => self.stands(&Turn::Domain(domain.clone())),
             Admission::At(at) => state.wake().is_some_and(|wake| wake <= at),
             Admission::AfterOne => state.throttle.in_flight() > 0,
         };

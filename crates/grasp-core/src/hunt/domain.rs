@@ -165,7 +165,12 @@ impl DomainState {
     ) -> Option<Turned> {
         self.throttle.end(begun, requests, now);
         let known = self.rest.is_some_and(|rest| begun <= rest.from);
-        match self.judge(url, end) {
+        let judgement = match requests {
+            // Nobody was asked.
+            0 => Judgement::Nothing,
+            _ => self.judge(url, end),
+        };
+        match judgement {
             Judgement::Well => {
                 let was_ill = self.is_ill();
                 self.failures = 0;
@@ -410,6 +415,16 @@ mod tests {
         }
         assert_eq!(state.failures, 2);
         assert_eq!(state.resting(at(31)).unwrap().until, at(60));
+    }
+
+    #[test]
+    fn whoever_was_not_asked_has_not_answered() {
+        let limits = HuntLimits::default();
+        let mut state = state();
+        state.failures = 3;
+        state.throttle.begin(at(0));
+        let turned = state.end(&url(), at(0), (FetchEnd::Answered, 0), at(1), &limits);
+        assert_eq!((turned, state.failures), (None, 3));
     }
 
     #[test]

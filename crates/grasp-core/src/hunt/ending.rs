@@ -4,7 +4,6 @@ use super::attempt::{Ask, MAX_CUTS, Server, Tried};
 use super::domain::Turned;
 use super::flight::{Flight, Path};
 use super::io::{FetchEnd, Fetched};
-use super::line::Turn;
 use super::{Grounds, Hunt, HuntNote};
 use crate::clock::Mono;
 use crate::nip34::RepoId;
@@ -39,7 +38,9 @@ impl Hunt {
             FetchEnd::Spoiled | FetchEnd::Cut { kept: false } => {
                 self.memory.spoiled(&flight.url, self.limits.rest, now);
             }
-            FetchEnd::Answered | FetchEnd::Cut { kept: true } => self.memory.useful(&flight.url),
+            FetchEnd::Answered | FetchEnd::Cut { kept: true } if requests > 0 => {
+                self.memory.useful(&flight.url);
+            }
             FetchEnd::DiskLow => self.pause(now),
             _ => {}
         }
@@ -56,7 +57,8 @@ impl Hunt {
             bytes: fetched.bytes,
             took: now.since(flight.begun),
         });
-        if !fetched.got.is_empty() {
+        let served = matches!(fetched.end, FetchEnd::Answered | FetchEnd::Cut { .. });
+        if served && !fetched.got.is_empty() {
             self.memory.had(&flight.repo, &flight.url);
         }
         // It may have left, and even come back, since this was asked.
@@ -67,24 +69,24 @@ impl Hunt {
         quarry.flights.retain(|at| *at != no);
         let wanted = |id: &&_| flight.wants(id);
         let before = quarry.found.len();
-        quarry.found.extend(fetched.got.iter().filter(wanted));
+        quarry.found.extend(fetched.present().filter(wanted));
         quarry.came += quarry.found.len() - before;
         let is_full = fetched.end == FetchEnd::Full;
         let server = quarry.server_mut(&flight.url);
         let server = server.filter(|server| server.ask == Ask::Asked(no));
         let goes_on = server.is_some_and(|server| server.conclude(flight, fetched, now));
+        if goes_on && flight.given_up {
+            quarry.put_last(&flight.url);
+        }
         if is_full {
             quarry.servers.iter_mut().for_each(Server::set_aside);
         }
         for (domain, place) in quarry.take_idle_places() {
             self.vacate(&domain, place);
         }
-        match flight.path {
-            Path::Queue if goes_on => self.enqueue(&flight.repo, &flight.url, now),
-            Path::Attempt if goes_on => {
-                self.line.join_first(Turn::Repo(flight.repo.clone()));
-            }
-            Path::Queue | Path::Attempt => {}
+        // In an attempt it goes on when it is its turn again: a large history takes hours.
+        if goes_on && flight.path == Path::Queue {
+            self.enqueue(&flight.repo, &flight.url, now);
         }
     }
 
@@ -146,6 +148,8 @@ impl Server {
                 self.cuts < MAX_CUTS
             }
             FetchEnd::DiskLow => true,
+            // Some think for long before they begin.
+            FetchEnd::TooSlow if flight.given_up => !std::mem::replace(&mut self.again, true),
             _ => false,
         };
         match (goes_on, flight.path) {

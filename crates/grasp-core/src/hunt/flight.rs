@@ -63,7 +63,7 @@ impl Flight {
 
     /// What the server was not asked for after all, because there was too much.
     pub fn unanswered(&self, fetched: &Fetched) -> Vec<ObjectId> {
-        let said: FxHashSet<&ObjectId> = fetched.got.iter().chain(&fetched.lacking).collect();
+        let said: FxHashSet<&ObjectId> = fetched.present().chain(&fetched.lacking).collect();
         let left = self.wants.iter().filter(|id| !said.contains(id));
         left.copied().collect()
     }
@@ -88,6 +88,8 @@ pub enum Pace {
     Good(Mono),
     /// It should have begun, or brought more, by now.
     Late,
+    /// Everything came then, and we are at work on it, which ends by itself.
+    Ours(Mono),
 }
 
 /// How long a pack of which so much has come may take until its next part is here: what has come
@@ -126,9 +128,21 @@ impl Flights {
         let Some(flight) = self.all.get_mut(&no).filter(|flight| !flight.stopped) else {
             return;
         };
+        if let (Pace::Ours(since), Some(flows)) = (flight.pace, &mut flight.flows_since) {
+            *flows = *flows + now.since(since);
+        }
         let until = *flight.flows_since.get_or_insert(now) + patience(bytes);
         if until > now || flight.pace != Pace::Late {
             self.set_pace(no, Pace::Good(until.max(now)));
+        }
+    }
+
+    /// Nothing more need come, for now.
+    pub fn arrived(&mut self, no: FetchNo, now: Mono) {
+        let flight = self.all.get(&no);
+        let at_work = |flight: &Flight| flight.stopped || matches!(flight.pace, Pace::Ours(_));
+        if !flight.is_some_and(at_work) {
+            self.set_pace(no, Pace::Ours(now));
         }
     }
 
@@ -161,9 +175,24 @@ impl Flights {
         among.filter(late).min().copied()
     }
 
-    /// The same among all.
-    pub fn latest(&self) -> Option<FetchNo> {
-        self.latest_of(self.all.keys())
+    /// The same among all of a kind.
+    pub fn latest(&self, which: impl Fn(&Flight) -> bool) -> Option<FetchNo> {
+        let of_kind = self.all.iter().filter(|(_, flight)| which(flight));
+        self.latest_of(of_kind.map(|(no, _)| no))
+    }
+
+    /// How many of a kind were stopped and have not ended.
+    pub fn stopped(&self, which: impl Fn(&Flight) -> bool) -> usize {
+        let stopped = self.all.values().filter(|flight| flight.stopped);
+        stopped.filter(|flight| which(flight)).count()
+    }
+
+    /// How many are for pull requests.
+    pub fn requests(&self) -> usize {
+        let flights = self.all.values();
+        flights
+            .filter(|flight| flight.rank == Rank::PullRequests)
+            .count()
     }
 
     /// It makes room for others.
@@ -200,7 +229,7 @@ impl Flights {
     pub fn audit(&self) -> Result<(), String> {
         let young = self.iter().filter_map(|(no, flight)| match flight.pace {
             Pace::Good(until) => Some((until, no)),
-            Pace::Late => None,
+            Pace::Late | Pace::Ours(_) => None,
         });
         if young.collect::<BTreeSet<_>>() != self.hedges {
             return Err("when fetches are late is out of date".to_owned());

@@ -28,13 +28,22 @@ pub const PART: u64 = 1_024 * 1_024;
 pub struct Fetched {
     /// Whole and durable in the repository now, with everything that they reach.
     pub got: Vec<ObjectId>,
+    /// These were there before anybody was asked.
+    pub here: Vec<ObjectId>,
     /// The server says that it does not have these.
     pub lacking: Vec<ObjectId>,
     /// Received in all.
     pub bytes: u64,
-    /// Asked of the server over the web; none if the fetch ended before.
+    /// Asked of the server over the web, also where it led us on; none if the fetch ended before.
     pub requests: u32,
     pub end: FetchEnd,
+}
+
+impl Fetched {
+    /// What the repository has now, wherever it came from.
+    pub fn present(&self) -> impl Iterator<Item = &ObjectId> {
+        self.got.iter().chain(&self.here)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,13 +27,6 @@ impl Line {
         }
     }
 
-    /// For what goes on where it was cut off.
-    pub fn join_first(&mut self, turn: Turn) {
-        if self.standing.insert(turn.clone()) {
-            self.order.push_front(turn);
-        }
-    }
-
     pub fn next(&mut self) -> Option<Turn> {
         let turn = self.order.pop_front()?;
         self.standing.remove(&turn);

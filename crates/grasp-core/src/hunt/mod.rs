@@ -69,6 +69,8 @@ pub enum Order {
     Fetch(FetchNo, FetchAsk),
     /// It is answered all the same.
     Stop(FetchNo),
+    /// Nobody waits for data of this repository any more: what came of it in part may go.
+    Leave(RepoId),
 }
 
 /// The part of the core that looks for git data elsewhere. Called like the core itself: say what
@@ -87,11 +89,12 @@ pub enum Order {
 #[derive(Debug)]
 pub struct Hunt {
     limits: HuntLimits,
-    rng: fastrand::Rng,
     queue: SyncQueue,
     domains: Domains,
     flights: Flights,
     line: Line,
+    /// Whoever has nothing but pull requests to ask for, while these have all their places.
+    aside: Line,
     memory: Memory,
     /// Our disk is nearly full: nothing is fetched before then.
     paused: Option<Mono>,
@@ -103,14 +106,14 @@ pub struct Hunt {
 }
 
 impl Hunt {
-    pub fn new(limits: HuntLimits, seed: u64) -> Self {
+    pub fn new(limits: HuntLimits) -> Self {
         Self {
             limits,
-            rng: fastrand::Rng::with_seed(seed),
             queue: SyncQueue::default(),
             domains: Domains::default(),
             flights: Flights::default(),
             line: Line::default(),
+            aside: Line::default(),
             memory: Memory::default(),
             paused: None,
             crowded: false,
@@ -202,6 +205,11 @@ impl Hunt {
         self.flights.flows(fetch, bytes, now);
     }
 
+    /// Everything has come, and what is left is our own work: the server is not slow.
+    pub fn on_arrived(&mut self, fetch: FetchNo, now: Mono) {
+        self.flights.arrived(fetch, now);
+    }
+
     /// The repository that was fetched for, unless the number is nobody's.
     pub fn on_fetched(
         &mut self,
@@ -280,6 +288,7 @@ impl Hunt {
         }
         let flights = quarry.flights.into_iter();
         flights.for_each(|no| self.stop(no));
+        self.orders.push_back(Order::Leave(repo.clone()));
         let (repo, came) = (repo.clone(), quarry.came);
         self.notes.push_back(HuntNote::Over { repo, came });
     }

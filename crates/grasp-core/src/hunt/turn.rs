@@ -1,6 +1,6 @@
 //! Who is asked next. A fetch begins here and nowhere else.
 
-use super::attempt::{self, Ask, Asking, Beside, MAX_BESIDE, Wants};
+use super::attempt::{self, Ask, Asking, Beside, MAX_BESIDE, Quarry, Rank, Wants};
 use super::domain::{Admission, Place};
 use super::flight::{Flight, Pace, Path};
 use super::io::FetchAsk;
@@ -12,26 +12,63 @@ use crate::clone_url::{CloneUrl, Domain};
 use crate::nip34::RepoId;
 use crate::ticket::FetchNo;
 
+/// Whom to ask, and for what.
+enum Worth {
+    Asking(CloneUrl, Wants),
+    /// For pull requests, when they have a place again.
+    NoPlace,
+    /// Somebody may be, when others have ended.
+    Later,
+    Nothing,
+}
+
 impl Hunt {
     /// Gives everybody in line a turn, as long as fetches may begin.
     pub(super) fn pump(&mut self, now: Mono, grounds: &dyn Grounds) {
         while self.paused.is_none() && self.flights.len() < self.limits.fetches.max(1) {
-            match self.line.next() {
+            match self.next_turn() {
                 Some(Turn::Repo(repo)) => self.take_turn(&repo, now, grounds),
                 Some(Turn::Domain(domain)) => self.serve(&domain, now, grounds),
                 None => break,
             }
         }
-        if self.paused.is_none() && self.line.len() > 0 {
+        if self.paused.is_none() {
             self.make_room();
         }
     }
 
+    /// Those who stood aside for want of a place were in line before the others.
+    fn next_turn(&mut self) -> Option<Turn> {
+        let waited = match self.is_full_of_requests() {
+            true => None,
+            false => self.aside.next(),
+        };
+        waited.or_else(|| self.line.next())
+    }
+
+    /// Pull requests have three quarters of all places at most: anybody may sign one.
+    fn is_full_of_requests(&self) -> bool {
+        let all = self.limits.fetches.max(1);
+        self.flights.requests() >= all - all / 4
+    }
+
     /// Those who are slow keep nobody waiting: servers that never answer, or send a byte now and
-    /// then, would take every place.
+    /// then, would take every place. One that is stopped makes room already.
     fn make_room(&mut self) {
-        for _ in 0..self.line.len() {
-            match self.flights.latest() {
+        let wanted = self
+            .line
+            .len()
+            .saturating_sub(self.flights.stopped(|_| true));
+        self.give_up_late(wanted, |_| true);
+        let of_request = |flight: &Flight| flight.rank == Rank::PullRequests;
+        let wanted = self.aside.len();
+        let wanted = wanted.saturating_sub(self.flights.stopped(of_request));
+        self.give_up_late(wanted, of_request);
+    }
+
+    fn give_up_late(&mut self, most: usize, which: impl Fn(&Flight) -> bool) {
+        for _ in 0..most {
+            match self.flights.latest(&which) {
                 Some(no) => self.give_up(no),
                 None => return,
             }
@@ -44,17 +81,16 @@ impl Hunt {
             return;
         };
         let beside = self.beside(repo);
+        let crowded = beside.is_full_for(late.rank);
         let shares = |flight: &Flight| late.wants.iter().any(|id| flight.wants(id));
-        let rivals = beside.0.iter().filter(|flight| !flight.stopped);
-        let rivals = rivals.filter(|flight| beside.is_full() || shares(flight));
-        let full = beside.is_full() || rivals.clone().count() >= MAX_BESIDE;
+        let is_rival = |flight: &Flight| shares(flight) || crowded && flight.rank == late.rank;
+        let going = beside.0.iter().filter(|flight| !flight.stopped);
+        let rivals = going.filter(|flight| is_rival(flight));
+        let full = crowded || rivals.clone().count() >= MAX_BESIDE;
         let all_late = !rivals.clone().any(|flight| flight.is_promising());
-        let somebody_waits = quarry.next().next().is_some();
-        let shares = |no: &&FetchNo| self.flights.get(**no).is_some_and(shares);
-        let among = quarry
-            .flights
-            .iter()
-            .filter(|no| beside.is_full() || shares(no));
+        let somebody_waits = quarry.is_to_ask_others();
+        let is_rival = |no: &&FetchNo| self.flights.get(**no).is_some_and(is_rival);
+        let among = quarry.flights.iter().filter(is_rival);
         if full
             && all_late
             && somebody_waits
@@ -96,7 +132,6 @@ impl Hunt {
             quarry,
             |url| known == Some(url),
             |url| domains.is_ill(url.domain(), now),
-            &mut self.rng,
         );
         quarry.begin(urls);
         let objects = quarry.look(needs).len();
@@ -119,7 +154,12 @@ impl Hunt {
 
     /// Asks the next server that may be asked; the others are left to their domains.
     fn advance(&mut self, repo: &RepoId, needs: &[Need], now: Mono) {
-        while let Some((url, wants)) = self.next_of_attempt(repo, needs, now) {
+        loop {
+            let (url, wants) = match self.next_of_attempt(repo, needs, now) {
+                Worth::Asking(url, wants) => (url, wants),
+                Worth::NoPlace => return self.aside.join(Turn::Repo(repo.clone())),
+                Worth::Later | Worth::Nothing => return self.end_if_over(repo, now),
+            };
             match self.domains.learn(url.domain(), now, &self.limits) {
                 None => self.be_done(repo, &url),
                 Some(domain) if !domain.is_awaited() && domain.admits(now) == Admission::Now => {
@@ -129,7 +169,6 @@ impl Hunt {
                 Some(_) => self.enqueue(repo, &url, now),
             }
         }
-        self.end_if_over(repo, now);
     }
 
     /// Others may be asked for other objects at the same time, when it is its turn again.
@@ -142,46 +181,69 @@ impl Hunt {
 
     /// The first server of an attempt that is worth asking now; those that never will be in this
     /// attempt are done.
-    fn next_of_attempt(
-        &mut self,
-        repo: &RepoId,
-        needs: &[Need],
-        now: Mono,
-    ) -> Option<(CloneUrl, Wants)> {
-        let next = self.queue.get(repo)?.next();
+    fn next_of_attempt(&mut self, repo: &RepoId, needs: &[Need], now: Mono) -> Worth {
+        let next = self.queue.get(repo).into_iter().flat_map(Quarry::next);
         let urls: Vec<CloneUrl> = next.map(|server| server.url.clone()).collect();
-        self.first_worth_asking(repo, urls, needs, now).0
+        self.first_worth_asking(repo, urls, needs, now)
     }
 
-    /// Also whether any of the others may be later.
+    /// Whoever has something of a state comes before those who have something of a pull request.
     fn first_worth_asking(
         &mut self,
         repo: &RepoId,
         urls: Vec<CloneUrl>,
         needs: &[Need],
         now: Mono,
-    ) -> (Option<(CloneUrl, Wants)>, bool) {
-        let mut later = false;
+    ) -> Worth {
+        let of_states = || needs.iter().filter(|need| need.rank() == Rank::State);
+        let has_state = |url: &&CloneUrl| {
+            let asking = self.asking(repo, url, of_states(), now);
+            matches!(asking, Asking::Now(_))
+        };
+        let first = match of_states().next() {
+            Some(_) => urls.iter().find(has_state).cloned(),
+            None => None,
+        };
+        if let Some(url) = first
+            && let Asking::Now(wants) = self.asking(repo, &url, needs, now)
+        {
+            return Worth::Asking(url, wants);
+        }
+        let mut worth = Worth::Nothing;
         for url in urls {
             match self.asking(repo, &url, needs, now) {
-                Asking::Now(wants) => return (Some((url, wants)), true),
-                Asking::Later => later = true,
+                Asking::Now(wants) => return Worth::Asking(url, wants),
+                Asking::NoPlace => worth = Worth::NoPlace,
+                Asking::Later if matches!(worth, Worth::Nothing) => worth = Worth::Later,
+                Asking::Later => {}
                 Asking::Nothing => self.be_done(repo, &url),
             }
         }
-        (None, later)
+        worth
     }
 
-    fn asking(&self, repo: &RepoId, url: &CloneUrl, needs: &[Need], now: Mono) -> Asking {
+    fn asking<'a>(
+        &self,
+        repo: &RepoId,
+        url: &CloneUrl,
+        needs: impl IntoIterator<Item = &'a Need>,
+        now: Mono,
+    ) -> Asking {
         let beside = self.beside(repo);
         let quarry = self.queue.get(repo);
         let server = quarry.and_then(|quarry| Some((quarry, quarry.server(url)?)));
-        match server {
+        let asking = match server {
             Some(_) if beside.is_full() => Asking::Later,
             Some((quarry, server)) if !self.memory.is_resting(url, now) => {
                 quarry.asking(server, needs, &beside)
             }
             _ => Asking::Nothing,
+        };
+        match asking {
+            Asking::Now(wants) if wants.rank != Rank::State && self.is_full_of_requests() => {
+                Asking::NoPlace
+            }
+            asking => asking,
         }
     }
 
@@ -193,9 +255,12 @@ impl Hunt {
 
     /// Path 2: the next repository in the queue of a domain, with one server.
     fn serve(&mut self, domain: &Domain, now: Mono, grounds: &dyn Grounds) {
-        let mut passed = None;
+        let (mut passed, mut no_place) = (None, false);
         while self.admits(domain, now) {
             let Some((place, repo)) = self.next_in_queue(domain, passed) else {
+                if no_place {
+                    self.aside.join(Turn::Domain(domain.clone()));
+                }
                 return;
             };
             let needs = grounds.needs(&repo);
@@ -206,13 +271,14 @@ impl Hunt {
             let queued = self.queue.get(&repo).into_iter();
             let queued = queued.flat_map(|quarry| quarry.queued(domain));
             let urls: Vec<CloneUrl> = queued.map(|server| server.url.clone()).collect();
-            let (next, later) = self.first_worth_asking(&repo, urls, &needs, now);
-            if next.is_none() && later {
+            let worth = self.first_worth_asking(&repo, urls, &needs, now);
+            no_place |= matches!(worth, Worth::NoPlace);
+            if matches!(worth, Worth::NoPlace | Worth::Later) {
                 passed = Some(place);
                 continue;
             }
             self.give_up_place(&repo, domain, place);
-            if let Some((url, wants)) = next {
+            if let Worth::Asking(url, wants) = worth {
                 self.order(&repo, url, wants, Path::Queue, now);
                 self.take_place(&repo, domain);
                 break;
@@ -283,7 +349,8 @@ impl Hunt {
         let Some(quarry) = self.queue.get(repo) else {
             return;
         };
-        if quarry.phase.is_trying() {
+        // Whoever has nobody to ask wants no place.
+        if quarry.phase.is_trying() && quarry.next().next().is_some() {
             self.line.join(Turn::Repo(repo.clone()));
         }
         let domains: Vec<Domain> = quarry.places.iter().map(|(at, _)| at.clone()).collect();

@@ -109,7 +109,8 @@ impl Sync {
         let Some(most) = lines.values().max_by_key(|lines| lines.len()) else {
             return false;
         };
-        if own.is_some_and(|own| own >= most.len()) {
+        // Nobody's only line goes, whoever asks.
+        if most.len() < 2 || own.is_some_and(|own| own >= most.len()) {
             return false;
         }
         // One that nothing is being asked of, if there is one.
@@ -131,7 +132,7 @@ impl Sync {
         };
         self.ask(relay, conn, ToRelay::HangUp);
         self.connected -= 1;
-        self.drop_session(relay, End::Closed, now);
+        self.drop_session(relay, None, now);
         self.tell(relay, |relay| Note::GaveWay { relay });
         self.wait_for_room(relay, now);
     }
@@ -256,7 +257,7 @@ impl Sync {
         };
         self.connected -= 1;
         if was_up {
-            self.drop_session(relay, end, now);
+            self.drop_session(relay, Some(end), now);
         }
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
@@ -303,8 +304,8 @@ impl Sync {
     }
 
     /// What was on its way comes to nothing, and everything that was here is in doubt from the
-    /// last moment that was really covered.
-    fn drop_session(&mut self, relay: RelayNo, end: End, now: Now) {
+    /// last moment that was really covered. Without an end it was we who left.
+    fn drop_session(&mut self, relay: RelayNo, end: Option<End>, now: Now) {
         let oldest = self.oldest_arrival(relay);
         let Some(peer) = self.peers.get_mut(&relay) else {
             return;
@@ -316,7 +317,9 @@ impl Sync {
         let (up_since, unbearable) = (session.began, session.is_unbearable());
         let (heard, heard_mono) = (session.heard_unix, session.heard);
         peer.lost_at = Some(heard_mono);
-        peer.count_flap(up_since, now.mono, unbearable || end == End::Ourselves);
+        if let Some(end) = end {
+            peer.count_flap(up_since, now.mono, unbearable || end == End::Ourselves);
+        }
         let Some(known) = self.targets.relays.get_mut(relay) else {
             return;
         };

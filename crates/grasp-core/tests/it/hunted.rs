@@ -1,4 +1,4 @@
-//! Git data that is looked for at other git servers, seen from the whole core (G1, G2, G6-G8, G11).
+//! Git data that is looked for at other git servers, seen from the whole core (G1, G2, G6, G7, G8, G11).
 
 use grasp_core::Answer;
 use grasp_sim::forge;
@@ -298,4 +298,138 @@ fn what_was_lost_is_looked_for_again_every_hour() {
     assert!(scene.serves(&first));
     scene.pass(120 * MINUTE);
     assert!(scene.fetches.is_empty(), "it is here");
+}
+
+/// A pull request that names a repository which was elsewhere for a while.
+#[test]
+fn a_pull_request_is_looked_for_in_a_repository_that_comes_back() {
+    let mut scene = Scene::new();
+    served(&mut scene, BOB, &[ALICE]);
+    announced(&mut scene, &[ONE]);
+    let tip = forge::commit(9).to_string();
+    let request = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE), tool(BOB)], &tip);
+    assert_eq!(scene.sync(&request), Answer::Held);
+    scene.pass(MOMENT);
+    scene.fetched(ONE, &[]);
+    scene.pass(MOMENT);
+    let elsewhere = forge::announcement(&tool(ALICE), scene.unix() + 1, false, &[BOB]);
+    assert_eq!(scene.sync(&elsewhere), Answer::Accepted);
+    scene.pass(2 * MINUTE);
+    let asked_for_alices = |scene: &Scene| {
+        let mut asked = scene.fetches.iter();
+        asked.any(|(_, ask)| ask.repo == tool(ALICE))
+    };
+    assert!(!asked_for_alices(&scene));
+    let back = forge::announcement_with_clones(&tool(ALICE), scene.unix(), &[], &[TWO]);
+    scene.sync(&back);
+    scene.pass(MINUTE);
+    assert!(scene.holds(&request) && asked_for_alices(&scene));
+}
+
+/// A pull request is served from one of its repositories, and the other has its commit later.
+#[test]
+fn a_commit_that_one_repository_lacks_is_looked_for_again_every_hour() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let tip = forge::commit(9);
+    let repos = [tool(ALICE), tool(BOB)];
+    let plain = forge::pull_request(CAROL, scene.unix(), &repos, &tip.to_string());
+    let mut tags = plain.tags.clone();
+    tags.push(forge::tag(&["clone", TWO]));
+    let request = forge::event(CAROL, plain.kind, scene.unix(), tags);
+    scene.sync(&request);
+    scene.pass(MOMENT);
+    scene.fetched(TWO, &[tip]);
+    assert!(scene.serves(&request));
+    scene.fetched(TWO, &[]);
+    scene.pass(40 * MINUTE);
+    while !scene.fetches.is_empty() {
+        scene.fetched(TWO, &[]);
+    }
+    assert!(scene.core.hunt().is_empty(), "as long as for a held event");
+    scene.pass(60 * MINUTE);
+    scene.fetched(TWO, &[]);
+    scene.pass(60 * MINUTE);
+    scene.fetched(TWO, &[tip]);
+    for repo in &repos {
+        assert_eq!(scene.repo(repo).tips.get(&request.id), Some(&tip));
+    }
+    scene.pass(120 * MINUTE);
+    assert!(scene.fetches.is_empty(), "it is here");
+}
+
+/// G7: the servers of every maintainer and of the pull request itself, those first that whoever
+/// signed it names.
+#[test]
+fn servers_are_those_of_every_maintainer_and_of_the_pull_request() {
+    let mut scene = Scene::new();
+    let at = scene.unix();
+    let alices = forge::announcement_with_clones(&tool(ALICE), at, &[BOB], &[ONE]);
+    let bobs = forge::announcement_with_clones(&tool(BOB), at, &[ALICE], &[TWO]);
+    scene.sync(&alices);
+    scene.sync(&bobs);
+    let of_bob = state(&scene, BOB, &[(MAIN, forge::commit(1))]);
+    scene.sync(&of_bob);
+    scene.pass(MOMENT);
+    assert_eq!(scene.asked_of(), [TWO], "who signed it names it");
+    scene.fetched(TWO, &[]);
+    assert_eq!(scene.asked_of(), [ONE], "and so does the other maintainer");
+    scene.fetched(ONE, &[forge::commit(1)]);
+    assert!(scene.serves(&of_bob));
+    let tip = forge::commit(9);
+    let plain = forge::pull_request(CAROL, scene.unix(), &[tool(ALICE)], &tip.to_string());
+    let fork = "https://fork.example/tool.git";
+    let mut tags = plain.tags.clone();
+    tags.push(forge::tag(&["clone", fork]));
+    let request = forge::event(CAROL, plain.kind, scene.unix(), tags);
+    scene.sync(&request);
+    scene.pass(MOMENT);
+    let mut asked = Vec::new();
+    while let Some(url) = scene.asked_of().first() {
+        let url = (*url).to_owned();
+        scene.fetched(&url, &[]);
+        asked.push(url);
+    }
+    assert_eq!(asked.first().map(String::as_str), Some(fork));
+    asked.sort();
+    assert_eq!(asked, [fork, ONE, TWO]);
+}
+
+/// What is lost is looked for in one of its repositories, until that one leaves.
+#[test]
+fn lost_data_is_hunted_in_the_repository_that_is_left() {
+    let mut scene = Scene::new();
+    let at = scene.unix();
+    let alices = forge::announcement_with_clones(&tool(ALICE), at, &[BOB], &[ONE]);
+    let bobs = forge::announcement(&tool(BOB), at, true, &[ALICE]);
+    scene.sync(&alices);
+    scene.sync(&bobs);
+    let first = state(&scene, ALICE, &[(MAIN, forge::commit(1))]);
+    scene.sync(&first);
+    scene
+        .push(&tool(ALICE), &[(MAIN, Some(forge::commit(1)))])
+        .unwrap();
+    scene.pass(MINUTE);
+    for repo in [tool(ALICE), tool(BOB)] {
+        scene.git.lose_objects(&repo, |_| true);
+    }
+    scene.fetches.clear();
+    scene.restart();
+    scene.pass(5 * MINUTE);
+    assert!(!scene.serves(&first), "nobody has it");
+    let asked = scene.fetches.iter().map(|(_, ask)| ask.repo.clone());
+    let asked: std::collections::BTreeSet<_> = asked.collect();
+    assert_eq!(asked.len(), 1, "it comes to the others from there");
+    let place = asked.first().unwrap();
+    let (gone, left) = match *place == tool(BOB) {
+        true => (&bobs, ALICE),
+        false => (&alices, BOB),
+    };
+    scene.fetches.clear();
+    let deletion = forge::deletion(gone.pubkey, scene.unix(), "e", &gone.id.to_string());
+    assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    scene.pass(5 * MINUTE);
+    let mut asked = scene.fetches.iter();
+    assert!(asked.any(|(_, ask)| ask.repo == tool(left)));
 }

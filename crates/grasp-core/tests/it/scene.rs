@@ -223,6 +223,7 @@ impl Scene {
         let (bytes, end) = (0, FetchEnd::Answered);
         let fetched = Fetched {
             got,
+            here: Vec::new(),
             lacking,
             bytes,
             requests: 3,
@@ -334,6 +335,7 @@ impl Scene {
             Effect::Remote { ask, .. } => self.asked.push(ask),
             Effect::Fetch { fetch, ask } => self.fetches.push((fetch, ask)),
             Effect::StopFetch(fetch) => self.stopped.push(fetch),
+            Effect::LeaveHunt(_) => {}
             Effect::Noted(_) | Effect::Hunted(_) => {}
         }
         None

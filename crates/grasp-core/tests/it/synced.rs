@@ -1,13 +1,13 @@
 //! Events that other relays bring, and relays that announcements name, seen from the whole core
-//! (E1, E2, E16).
+//! (E1, E2, E4, E16).
 
 use grasp_core::admit::Refusal;
 use grasp_core::sync::io::ToRelay;
-use grasp_core::{Answer, Event, Kind};
+use grasp_core::{Answer, Event, Kind, Pubkey};
 use grasp_sim::forge;
 
 use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, served, state, state_at, tool};
-use crate::stage::ALICE;
+use crate::stage::{ALICE, BOB};
 
 #[test]
 fn a_synced_event_is_judged_like_any_other() {
@@ -173,10 +173,35 @@ fn an_update_that_was_stored_before_its_pull_request_is_watched_with_it() {
     assert!(watches(&scene, &update) && watches(&scene, &request));
 }
 
+/// E4: an issue that names several repositories counts for all of them.
+#[test]
+fn an_issue_of_two_repositories_is_watched_for_both() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let addresses = [ALICE, BOB].map(|of| forge::address(Kind::ANNOUNCEMENT, &tool(of)));
+    let tags = addresses.iter().map(|address| forge::tag(&["a", address]));
+    let issue = forge::event(CAROL, Kind(1621), scene.unix(), tags.collect());
+    assert_eq!(scene.publish(&issue), Answer::Accepted);
+    scene.pass(MINUTE);
+    for owner in [ALICE, BOB] {
+        assert!(watches_for(&scene, owner, &issue));
+    }
+    let gone = forge::deletion(BOB, scene.unix() + 1, "a", &addresses[1]);
+    scene.publish(&gone);
+    scene.pass(MINUTE);
+    assert!(watches(&scene, &issue), "Alice's is still here");
+    assert!(!watches_for(&scene, BOB, &issue));
+}
+
 /// Whether comments on it are asked for at the relays of Alice's repository.
 fn watches(scene: &Scene, root: &Event) -> bool {
+    watches_for(scene, ALICE, root)
+}
+
+fn watches_for(scene: &Scene, owner: Pubkey, root: &Event) -> bool {
     let repos = &scene.core.sync().targets().repos;
-    let needs = repos.find(&tool(ALICE)).and_then(|ix| repos.get(ix));
+    let needs = repos.find(&tool(owner)).and_then(|ix| repos.get(ix));
     let root = repos.find_root(&root.id);
     root.is_some_and(|root| needs.is_some_and(|needs| needs.roots.contains(root.0)))
 }

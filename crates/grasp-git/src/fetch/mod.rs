@@ -20,7 +20,7 @@ mod transport;
 
 use std::time::Duration;
 
-use grasp_core::clone_url::Domain;
+use grasp_core::clone_url::CloneUrl;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use grasp_core::push::Backing;
@@ -72,6 +72,9 @@ pub trait Watch: Sync {
     /// So many bytes more.
     fn took(&self, bytes: u64) -> Result<(), FetchEnd>;
 
+    /// Everything has come that was asked for last: what follows is our own work.
+    fn arrived(&self);
+
     /// So many bytes that came before are about to be written once more, and then go.
     fn copies(&self, bytes: u64) -> Result<(), FetchEnd>;
 }
@@ -79,9 +82,9 @@ pub trait Watch: Sync {
 /// How much of what the wanted objects reach is to come.
 #[derive(Debug, Clone, Copy)]
 pub enum Extent<'a> {
-    /// What is not here. Parts of a large history wait for more from the same domain, and those
+    /// What is not here. Parts of a large history wait for more from the same address, and those
     /// that anybody's pull request asks for apart from those of states.
-    Missing(&'a Domain, Backing),
+    Missing(&'a CloneUrl, Backing),
     /// All of it, though much may be here: a disk has lost something of it. In one piece, or not.
     Everything,
 }

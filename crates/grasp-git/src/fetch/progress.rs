@@ -10,9 +10,11 @@ use crate::error::GitError;
 use crate::files;
 
 pub(super) const PROGRESS: &str = "progress";
-/// 100,000 ends and 10,000 tips of 50 bytes.
+/// 100,000 ends and 10,000 tips of 50 bytes are 5.5 MB.
 const MAX_NOTE: u64 = 8 * 1024 * 1024;
 const MAX_TIPS: usize = 10_000;
+/// Ends of a history: with more, no server is told where ours ends.
+const MAX_ENDS: usize = 100_000;
 /// A slice that is far smaller than one fetch may be tells little about the next.
 const MAX_GROWTH: u64 = 8;
 /// What git takes for the end of all history.
@@ -49,7 +51,9 @@ impl Progress {
         self.step = u32::try_from(step).unwrap_or(MAX_DEPTH).min(MAX_DEPTH);
     }
 
-    pub fn add(&mut self, tips: &[ObjectId], ends: &Ends) {
+    /// False if the history ends in too many places.
+    #[must_use]
+    pub fn add(&mut self, tips: &[ObjectId], ends: &Ends) -> bool {
         self.tips.extend_from_slice(tips);
         self.tips.sort();
         self.tips.dedup();
@@ -59,6 +63,7 @@ impl Progress {
         self.shallow.retain(|id| !gone.contains(id));
         self.shallow.sort();
         self.shallow.dedup();
+        self.shallow.len() <= MAX_ENDS
     }
 
     pub fn write(&self, dir: &Path) -> Result<(), GitError> {
@@ -71,10 +76,11 @@ impl Progress {
         files::replace(&dir.join(PROGRESS), text.as_bytes())
     }
 
-    /// None if there is none, or it is not as [`Progress::write`] has it.
-    pub fn read(dir: &Path) -> Result<Option<Self>, GitError> {
-        let content = files::read_small(&dir.join(PROGRESS), MAX_NOTE)?;
-        Ok(content.and_then(|content| Self::parse(&content)))
+    /// None if there is none, or it is not as [`Progress::write`] has it, or nobody can read it:
+    /// then what lies beside it is of no use.
+    pub fn read(dir: &Path) -> Option<Self> {
+        let content = files::read_small(&dir.join(PROGRESS), MAX_NOTE);
+        Self::parse(&content.ok()??)
     }
 
     pub fn next_depth(&self) -> u32 {
@@ -140,12 +146,12 @@ mod tests {
             shallow: vec![id(3), id(2)],
             unshallow: Vec::new(),
         };
-        progress.add(&[id(1)], &ends);
+        assert!(progress.add(&[id(1)], &ends));
         let ends = Ends {
             shallow: vec![id(4)],
             unshallow: vec![id(3)],
         };
-        progress.add(&[id(1), id(5)], &ends);
+        assert!(progress.add(&[id(1), id(5)], &ends));
         assert_eq!(progress.tips, [id(1), id(5)]);
         assert_eq!(progress.shallow, [id(2), id(4)]);
         let dir = tempfile::tempdir().unwrap();
@@ -156,5 +162,34 @@ mod tests {
             assert_eq!(Progress::parse(junk.as_bytes()), None, "{junk}");
         }
         assert_eq!(Progress::parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn a_history_that_ends_in_too_many_places_is_given_up() {
+        let many = |from: u32, to: u32| Ends {
+            shallow: (from..to).map(numbered).collect(),
+            unshallow: Vec::new(),
+        };
+        let most = u32::try_from(MAX_ENDS).unwrap();
+        let mut progress = Progress::default();
+        assert!(progress.add(&[], &many(0, most)));
+        let dir = tempfile::tempdir().unwrap();
+        progress.write(dir.path()).unwrap();
+        assert_eq!(Progress::read(dir.path()), Some(progress.clone()));
+        assert!(!progress.add(&[], &many(most, most + 1)));
+    }
+
+    fn numbered(n: u32) -> ObjectId {
+        let mut id = [7; 20];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        ObjectId(id)
+    }
+
+    #[test]
+    fn a_note_that_is_far_too_large_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let note = fs::File::create(dir.path().join(PROGRESS)).unwrap();
+        note.set_len(MAX_NOTE + 1).unwrap();
+        assert_eq!(Progress::read(dir.path()), None);
     }
 }

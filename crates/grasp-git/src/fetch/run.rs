@@ -35,8 +35,8 @@ pub(super) struct Run<'a, T, W> {
     began: Instant,
     bytes: Arc<AtomicU64>,
     packs: usize,
-    requests: u32,
     got: Vec<ObjectId>,
+    here: Vec<ObjectId>,
     lacking: Vec<ObjectId>,
 }
 
@@ -77,8 +77,8 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             began: Instant::now(),
             bytes: Arc::default(),
             packs: 0,
-            requests: 0,
             got: Vec::new(),
+            here: Vec::new(),
             lacking: Vec::new(),
         }
     }
@@ -90,16 +90,18 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         };
         Fetched {
             got: self.got,
+            here: self.here,
             lacking: self.lacking,
             bytes: self.bytes.load(Ordering::Relaxed),
-            requests: self.requests,
+            requests: self.transport.requests(),
             end,
         }
     }
 
     async fn bring_all(&mut self, wants: &[ObjectId]) -> Result<(), FetchEnd> {
         let wants: BTreeSet<ObjectId> = wants.iter().copied().collect();
-        let missing = self.missing(wants.into_iter().collect()).await?;
+        let (here, missing) = self.look(wants.into_iter().collect()).await?;
+        self.here = here;
         if missing.is_empty() {
             return Ok(());
         }
@@ -116,14 +118,13 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         self.bring_others(&server, others).await
     }
 
-    /// Counts what is here as got; the rest. Where something is lost, a tip that is here proves
-    /// nothing.
-    async fn missing(&mut self, wants: Vec<ObjectId>) -> Result<Vec<ObjectId>, FetchEnd> {
+    /// What is here, and the rest. Where something is lost, a tip that is here proves nothing.
+    async fn look(&self, wants: Vec<ObjectId>) -> Result<(Vec<ObjectId>, Vec<ObjectId>), FetchEnd> {
         if matches!(self.extent, Extent::Everything) {
-            return Ok(wants);
+            return Ok((Vec::new(), wants));
         }
         let repo = self.repo.clone();
-        let (here, missing) = ours(move || {
+        ours(move || {
             let objects = repo.objects()?;
             let (mut here, mut missing) = (Vec::new(), Vec::new());
             for id in wants {
@@ -134,9 +135,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             }
             Ok((here, missing))
         })
-        .await?;
-        self.got.extend(here);
-        Ok(missing)
+        .await
     }
 
     async fn discover(&mut self, wanted: &BTreeSet<ObjectId>) -> Result<(Server, Named), FetchEnd> {
@@ -195,10 +194,11 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             return Ok(());
         }
         // Some may have come with the first.
-        let others = match self.packs {
-            0 => others,
-            _ => self.missing(others).await?,
+        let (came, others) = match self.packs {
+            0 => (Vec::new(), others),
+            _ => self.look(others).await?,
         };
+        self.got.extend(came);
         for id in others {
             if self.packs >= MAX_PACKS {
                 break;
@@ -216,15 +216,15 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let Extent::Missing(from, backing) = self.extent else {
             return self.bring_whole(server, wants).await;
         };
-        let (repo, domain) = (self.repo.clone(), from.clone());
-        match ours(move || Slices::find(&repo, &domain, backing)).await? {
+        let (repo, at) = (self.repo.clone(), from.clone());
+        match ours(move || Slices::find(&repo, &at, backing)).await? {
             Some(slices) if server.slices => self.bring_slice(server, wants, slices).await,
             found => {
                 let brought = self.bring_whole(server, wants).await;
                 let cut = matches!(brought, Err(FetchEnd::Cut { .. }));
                 if cut && found.is_none() && server.slices {
-                    let (repo, domain) = (self.repo.clone(), from.clone());
-                    ours(move || Slices::begin(&repo, &domain, backing)).await?;
+                    let (repo, at) = (self.repo.clone(), from.clone());
+                    ours(move || Slices::begin(&repo, &at, backing)).await?;
                 }
                 brought
             }
@@ -260,6 +260,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
         let mut quarantine = ours(move || begin(&repo)).await?;
         let pack = self.watched(coming.pack);
         let received = quarantine.receive_pack(pack, &limits).await;
+        self.watch.arrived();
         let deadline = limits.deadline;
         let connected = match (received, self.extent) {
             (Err(error), _) => Err(error),
@@ -304,7 +305,6 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
     }
 
     async fn ask(&mut self, question: Question, kind: &str) -> Result<Body<T>, FetchEnd> {
-        self.requests += 1;
         let reply = self
             .transport
             .ask(question)

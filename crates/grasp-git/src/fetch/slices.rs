@@ -1,8 +1,8 @@
 //! A history that is too large for one fetch comes in slices, each some commits deeper than the
 //! last. They wait in folders beside the objects, where nobody looks for any, until nothing is
-//! missing; then all goes through a quarantine like anything else that comes. Each server has a
+//! missing; then all goes through a quarantine like anything else that comes. Each address has a
 //! folder of its own, and one for pull requests: what one sends, or does not, is nothing to the
-//! others.
+//! others, though they be on the same server.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
-use grasp_core::clone_url::Domain;
+use grasp_core::clone_url::CloneUrl;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
 use grasp_core::push::Backing;
@@ -26,7 +26,7 @@ use super::{Watch, off_the_loop};
 use crate::command::GitCommand;
 use crate::error::GitError;
 use crate::files::{self, Claim};
-use crate::objects::Objects;
+use crate::objects::{self, Objects};
 use crate::quarantine::{Complete, PackLimits, Quarantine, revisions};
 use crate::repo::Repo;
 
@@ -62,14 +62,17 @@ fn root(repo: &Repo) -> PathBuf {
     repo.objects_dir().join(SLICES)
 }
 
-/// A name without slashes that is neither `.` nor `..`. One that is too long for a file system is
-/// too long for the name of a machine, and nothing came from there.
-fn folder(repo: &Repo, from: &Domain, backing: Backing) -> PathBuf {
+/// Addresses are longer than names of files may be, and have slashes in them.
+fn folder(repo: &Repo, from: &CloneUrl, backing: Backing) -> Result<PathBuf, GitError> {
     let whose = match backing {
         Backing::State => STATES,
         Backing::PullRequests | Backing::None => REQUESTS,
     };
-    root(repo).join(format!("{whose}{from}").replace('/', "_"))
+    let root = root(repo);
+    match objects::hash(from.as_str().as_bytes()) {
+        Some(name) => Ok(root.join(format!("{whose}{name}"))),
+        None => Err(GitError::damaged(&root, "an address has no name")),
+    }
 }
 
 fn added_to(folder: &DirEntry) -> Option<SystemTime> {
@@ -114,8 +117,8 @@ fn make_way(repo: &Repo, backing: Backing) -> Result<bool, GitError> {
 
 impl Slices {
     /// From now on the large history that a server has comes in slices.
-    pub fn begin(repo: &Repo, from: &Domain, backing: Backing) -> Result<(), GitError> {
-        let (objects, dir) = (repo.objects_dir(), folder(repo, from, backing));
+    pub fn begin(repo: &Repo, from: &CloneUrl, backing: Backing) -> Result<(), GitError> {
+        let (objects, dir) = (repo.objects_dir(), folder(repo, from, backing)?);
         if !dir.exists() && !make_way(repo, backing)? {
             return Ok(());
         }
@@ -129,13 +132,13 @@ impl Slices {
     }
 
     /// `Busy` if another fetch adds to them.
-    pub fn find(repo: &Repo, from: &Domain, backing: Backing) -> Result<Option<Self>, GitError> {
-        let dir = folder(repo, from, backing);
+    pub fn find(repo: &Repo, from: &CloneUrl, backing: Backing) -> Result<Option<Self>, GitError> {
+        let dir = folder(repo, from, backing)?;
         if !dir.join(PROGRESS).exists() {
             return Ok(None);
         }
         let only_one = Claim::take(&dir.join(CLAIM))?;
-        let Some(progress) = Progress::read(&dir)? else {
+        let Some(progress) = Progress::read(&dir) else {
             remove(&dir)?;
             return Ok(None);
         };
@@ -162,18 +165,21 @@ impl Slices {
         self.progress.next_depth()
     }
 
-    /// The pack of a slice is here.
+    /// The pack of a slice is here. False if there is more to it than can be kept in mind: then
+    /// nothing will come of them.
     pub fn keep(
         &mut self,
         tips: &[ObjectId],
         ends: &Ends,
         bytes: u64,
         max_bytes: u64,
-    ) -> Result<(), GitError> {
+    ) -> Result<bool, GitError> {
         self.progress.depth = self.next_depth();
         self.progress.grow(bytes, max_bytes);
-        self.progress.add(tips, ends);
-        self.progress.write(&self.dir)
+        match self.progress.add(tips, ends) {
+            true => self.progress.write(&self.dir).map(|()| true),
+            false => remove(&self.dir).map(|()| false),
+        }
     }
 
     /// The slice was too large. False if there are no smaller ones: then nothing will come of
@@ -226,7 +232,11 @@ impl Slices {
         watch: &impl Watch,
     ) -> Result<(), FetchEnd> {
         let united = self.let_in(repo, tips, limits, watch).await;
-        let united = united.map_err(|error| end_of(&error));
+        // Time that we take to write it down is not the server's.
+        let united = united.map_err(|error| match error.is_timeout() {
+            true => FetchEnd::Ours,
+            false => end_of(&error),
+        });
         if united != Err(FetchEnd::DiskLow) {
             ours(move || remove(&self.dir)).await?;
         }
@@ -326,6 +336,8 @@ mod tests {
             self.0.fetch_add(bytes, Ordering::Relaxed);
             Ok(())
         }
+
+        fn arrived(&self) {}
 
         fn copies(&self, _: u64) -> Result<(), FetchEnd> {
             Ok(())

@@ -32,6 +32,7 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         };
         let more = !coming.ends.shallow.is_empty();
         let (slices, new) = self.keep_slice(slices, wants, coming).await?;
+        self.watch.arrived();
         let limits = self.limits.pack;
         if more && new {
             return Err(FetchEnd::Cut { kept: true });
@@ -69,8 +70,10 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         let kept = ours(move || match received {
             Ok(received) => {
                 let new = quarantine.move_packs_to(slices.dir())?;
-                slices.keep(&tips, &ends, received.bytes, max_bytes)?;
-                Ok(Ok((slices, new)))
+                match slices.keep(&tips, &ends, received.bytes, max_bytes)? {
+                    true => Ok(Ok((slices, new))),
+                    false => Ok(Err(FetchEnd::Cut { kept: false })),
+                }
             }
             Err(error) => match end_of(&error) {
                 FetchEnd::Cut { .. } => Ok(Err(FetchEnd::Cut {

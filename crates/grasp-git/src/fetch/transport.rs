@@ -14,6 +14,9 @@ pub trait Transport: Send {
         &mut self,
         question: Question,
     ) -> impl Future<Output = Result<Reply<Self::Body>, NoReply>> + Send;
+
+    /// How often the server was asked so far, also where it led us on and in vain.
+    fn requests(&self) -> u32;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

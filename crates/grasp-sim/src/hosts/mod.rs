@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use grasp_core::git::ObjectId;
-use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
+use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched, PART};
 use grasp_core::{DomainLimits, HuntLimits};
 
 pub(crate) use self::address::{Site, site, spell};
@@ -54,9 +54,18 @@ struct Shelf {
     sent: u8,
 }
 
+/// What is heard of a pack while it comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Flow {
+    /// So many bytes so far.
+    Came(u64),
+    /// All of it, and we are at work on it.
+    Whole,
+}
+
 /// How a fetch goes if nobody stops it.
 pub(crate) struct Course {
-    pub(crate) flows: Option<Duration>,
+    pub(crate) flows: Vec<(Duration, Flow)>,
     pub(crate) ends: Duration,
     pub(crate) end: FetchEnd,
 }
@@ -197,10 +206,14 @@ impl Hosts {
             return course;
         }
         if let Some((end, ends)) = host.traits.manner.failure(rng, course.ends) {
-            let flows = course.flows.filter(|_| end == FetchEnd::Spoiled);
+            let mut flows = course.flows;
+            flows.retain(|(at, _)| end == FetchEnd::Spoiled && *at < ends);
             return Course { flows, ends, end };
         }
         course.end = host.judge(&site.path, now);
+        if course.end == FetchEnd::Answered {
+            course.be_worked_on(host.traits.work());
+        }
         course
     }
 
@@ -220,12 +233,18 @@ impl Hosts {
         if let Some(host) = host.as_mut().filter(|_| is_failure(end)) {
             host.failed_at = Some(now);
         }
+        let usual = host.as_ref().map_or(1, |host| host.traits.requests);
         let shelf = host.and_then(|host| host.repos.get(&site?.path));
         let shelf = shelf.filter(|shelf| !shelf.absent);
         let has = |id: &ObjectId| shelf.is_some_and(|shelf| shelf.objects.contains_key(id));
         let wants = ask.wants.iter().copied();
         let (here, open): (Vec<_>, Vec<_>) = wants.partition(|id| present.contains(id));
         let (has, lacks): (Vec<ObjectId>, Vec<ObjectId>) = open.into_iter().partition(has);
+        // Nobody is asked for what is here.
+        let requests = match has.is_empty() && lacks.is_empty() && end == FetchEnd::Answered {
+            true => 0,
+            false => usual,
+        };
         let all = end == FetchEnd::Answered;
         // What came before it went wrong is kept.
         let some = !all && comes_to_objects(end) && rng.u8(0..4) == 0;
@@ -233,8 +252,9 @@ impl Hosts {
         let came: Vec<ObjectId> = came.collect();
         Fetched {
             bytes: SIZE * came.len() as u64,
-            requests: 3,
-            got: here.into_iter().chain(came).collect(),
+            requests,
+            got: came,
+            here,
             lacking: if all { lacks } else { Vec::new() },
             end,
         }
@@ -279,7 +299,7 @@ impl Host {
 impl Course {
     fn at_once(end: FetchEnd) -> Self {
         Self {
-            flows: None,
+            flows: Vec::new(),
             ends: Duration::from_millis(20),
             end,
         }
@@ -290,10 +310,26 @@ impl Course {
             true => Duration::from_secs(rng.u64(1..20)),
             false => Duration::ZERO,
         };
+        let begins = (rng.u8(0..4) != 0).then_some(late + usual / 2);
+        let mut flows: Vec<(Duration, Flow)> = Vec::new();
+        flows.extend(begins.map(|at| (at, Flow::Came(0))));
+        let mut ends = late + usual;
+        for part in 1..=traits.drips.parts {
+            flows.push((ends, Flow::Came(u64::from(part) * PART)));
+            ends += traits.drips.every;
+        }
         Self {
-            flows: (rng.u8(0..4) != 0).then_some(late + usual / 2),
-            ends: late + usual,
+            flows,
+            ends,
             end: FetchEnd::Answered,
+        }
+    }
+
+    /// All has come, and it takes us so long to put it together.
+    fn be_worked_on(&mut self, work: Duration) {
+        if !work.is_zero() {
+            self.flows.push((self.ends, Flow::Whole));
+            self.ends += work;
         }
     }
 }

@@ -18,6 +18,33 @@ pub(crate) struct Traits {
     pub(crate) loses: u32,
     /// Of 1,000 fetches in a storm, how many go wrong.
     pub(crate) flaky: u32,
+    pub(crate) drips: Drips,
+    /// Of one fetch, over the web.
+    pub(crate) requests: u32,
+}
+
+/// A pack that comes in so many parts, each so long after the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Drips {
+    pub(crate) parts: u32,
+    pub(crate) every: Duration,
+}
+
+impl Drips {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.u8(0..5) {
+            0 => Self {
+                parts: rng.u32(1..6),
+                every: Duration::from_secs(rng.u64(1..40)),
+            },
+            _ => Self::default(),
+        }
+    }
+
+    /// Others take the place of whoever is slower.
+    fn keeps_pace(self) -> bool {
+        self.every <= PACE
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +69,17 @@ pub(crate) enum Manner {
 /// The longest that a tarpit is listened to.
 const DEADLINE: Duration = Duration::from_secs(120);
 const CONNECT: Duration = Duration::from_secs(10);
+/// A part in this time is enough for everybody.
+const PACE: Duration = Duration::from_secs(12);
+/// We put together what came in slices.
+const WORK: Duration = Duration::from_secs(40);
 
 impl Traits {
     /// Of 100 servers so many are odd.
     pub(crate) fn draw(rng: &mut Rng, odd: u32) -> Self {
         let is_odd = |rng: &mut Rng| rng.u32(0..100) < odd;
         let some = |rng: &mut Rng, most| if is_odd(rng) { rng.u32(0..most) } else { 0 };
-        Self {
+        let mut traits = Self {
             manner: if is_odd(rng) {
                 Manner::draw(rng)
             } else {
@@ -59,17 +90,36 @@ impl Traits {
             absent: some(rng, 60),
             loses: some(rng, 60),
             flaky: some(rng, 400),
+            drips: Drips::default(),
+            requests: 3,
+        };
+        // By itself, so that what else is drawn stays as it is in seeds that are remembered.
+        let own = traits.latency.as_micros().try_into();
+        let mut own = Rng::with_seed(own.unwrap_or_default());
+        if own.u32(0..100) < odd {
+            traits.drips = Drips::draw(&mut own);
+            traits.requests = own.u32(1..9);
+        }
+        traits
+    }
+
+    /// How long we are at work on what came from it.
+    pub(crate) fn work(&self) -> Duration {
+        match self.manner {
+            Manner::Large(_) => WORK,
+            _ => Duration::ZERO,
         }
     }
 
     /// It gives what it has to whoever asks often enough.
     pub(crate) fn is_honest(&self) -> bool {
-        matches!(self.manner, Manner::Honest | Manner::Large(_))
+        matches!(self.manner, Manner::Honest | Manner::Large(_)) && self.drips.keeps_pace()
     }
 
     /// All that one attempt may wait for it.
     pub(crate) fn longest(&self) -> Duration {
         let once = self.latency * 2 + Duration::from_secs(if self.slow_start { 20 } else { 0 });
+        let once = once + self.drips.every * self.drips.parts + self.work();
         match self.manner {
             Manner::Large(parts) => once * (u32::from(parts) + 1),
             Manner::Dead => CONNECT,

@@ -186,6 +186,13 @@ impl Traits {
         self.is_honest() && self.drops == 0 && self.rate.is_none()
     }
 
+    pub(crate) fn compares_so_many(&self, events: usize) -> bool {
+        match self.compares {
+            Compares::Most(most) => events <= most,
+            _ => self.compares_sets(),
+        }
+    }
+
     pub(crate) fn compares_sets(&self) -> bool {
         matches!(self.compares, Compares::Yes | Compares::Most(_))
     }

@@ -6,6 +6,7 @@ use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched};
 use grasp_core::{FetchNo, HuntLimits, Input, Mono};
 
 use super::{Happening, LAG, World};
+use crate::hosts::Flow;
 use crate::hunt_model::Scene;
 
 /// How often it is asked whether something could be had and does not come.
@@ -65,8 +66,8 @@ impl World<'_> {
         let course = self.hosts.ask(&ask, self.now, self.calm);
         let (life, end) = (self.life, course.end);
         self.fetching.insert(fetch, Fetching { ask, end });
-        if let Some(flows) = course.flows {
-            self.after(flows, Happening::Flow { life, fetch });
+        for (at, flow) in course.flows {
+            self.after(at, Happening::Flow { life, fetch, flow });
         }
         self.after(course.ends, Happening::FetchEnds { life, fetch });
         Ok(())
@@ -85,12 +86,15 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn flow(&mut self, fetch: FetchNo) -> Result<(), String> {
+    pub(super) fn flow(&mut self, fetch: FetchNo, flow: Flow) -> Result<(), String> {
         if !self.fetching.contains_key(&fetch) {
             return Ok(());
         }
-        self.note(format_args!("{fetch:?} flows"));
-        self.feed(Input::Flowing { fetch, bytes: 0 })
+        self.note(format_args!("{fetch:?} flows: {flow:?}"));
+        self.feed(match flow {
+            Flow::Came(bytes) => Input::Flowing { fetch, bytes },
+            Flow::Whole => Input::Arrived(fetch),
+        })
     }
 
     /// The objects are in our repository from now on; the core hears of it a little later.
@@ -182,6 +186,7 @@ fn told((n, host): (usize, &crate::hosts::Host)) -> String {
 fn nothing(end: FetchEnd) -> Fetched {
     Fetched {
         got: Vec::new(),
+        here: Vec::new(),
         lacking: Vec::new(),
         bytes: 0,
         requests: 1,

@@ -129,6 +129,7 @@ mod tests {
         assert!(options.trusted.is_empty() && !options.allow_private);
     }
 
+    /// E21, G9.
     #[test]
     fn every_setting_reaches_the_core() {
         let config = read(

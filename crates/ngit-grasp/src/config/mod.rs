@@ -414,6 +414,7 @@ mod tests {
         assert_eq!(loaded.config.log_level.as_str(), "info");
     }
 
+    /// E21: by environment; the flags are tested below.
     #[test]
     fn every_setting_is_read_from_its_own_variable() {
         for spec in specs() {

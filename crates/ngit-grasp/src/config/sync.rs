@@ -131,6 +131,7 @@ mod tests {
             .map_err(|errors| errors.lines)
     }
 
+    /// E21.
     #[test]
     fn every_setting_reaches_the_core() {
         let config = read(&[

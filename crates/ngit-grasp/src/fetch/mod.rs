@@ -48,6 +48,8 @@ pub struct Options {
 pub enum Word {
     /// Its pack has begun to come, or another part of it: so many bytes so far.
     Flowing(u64),
+    /// All of it has come, and we are at work on it.
+    Arrived,
     /// The last word, and there is always one.
     Done(Fetched),
 }
@@ -159,6 +161,7 @@ fn share(
 fn nothing(end: FetchEnd) -> Fetched {
     Fetched {
         got: Vec::new(),
+        here: Vec::new(),
         lacking: Vec::new(),
         bytes: 0,
         requests: u32::from(end == FetchEnd::Stopped),

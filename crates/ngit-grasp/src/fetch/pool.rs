@@ -139,7 +139,7 @@ impl Pool {
 }
 
 async fn carry_out(shared: Arc<Shared>, number: FetchNo, ask: FetchAsk) -> Fetched {
-    let extent = Extent::Missing(ask.url.domain(), ask.backing);
+    let extent = Extent::Missing(&ask.url, ask.backing);
     bring(&shared, number, &ask, extent).await
 }
 
@@ -220,7 +220,8 @@ struct Onlooker<'a> {
 impl Watch for Onlooker<'_> {
     fn flowing(&self) {
         if !self.flows.swap(true, Ordering::Relaxed) {
-            (self.tell)(self.number, Word::Flowing(0));
+            let came = self.came.load(Ordering::Relaxed);
+            (self.tell)(self.number, Word::Flowing(came));
         }
     }
 
@@ -232,6 +233,13 @@ impl Watch for Onlooker<'_> {
             (self.tell)(self.number, Word::Flowing(came));
         }
         self.room.take(bytes).map_err(end_of)
+    }
+
+    fn arrived(&self) {
+        // The next pack says anew that it comes.
+        if self.flows.swap(false, Ordering::Relaxed) {
+            (self.tell)(self.number, Word::Arrived);
+        }
     }
 
     fn copies(&self, bytes: u64) -> Result<(), FetchEnd> {

@@ -86,6 +86,7 @@ impl Home {
         loop {
             match self.word().await.1 {
                 Word::Flowing(_) => flowed = true,
+                Word::Arrived => {}
                 Word::Done(fetched) => return (fetched, flowed),
             }
         }

@@ -67,6 +67,8 @@ pub(super) struct Web {
     /// The operator named it, so that it may be anywhere; where it leads may not.
     trusted: bool,
     line: Option<Line>,
+    /// Questions so far, each step that they were led on, and those that were put again.
+    requests: u32,
 }
 
 /// An open connection. Ends when it is dropped.
@@ -89,11 +91,13 @@ impl Web {
             base: url.trim_end_matches('/').to_owned(),
             trusted,
             line: None,
+            requests: 0,
         }
     }
 
     async fn advert(&mut self) -> Result<Response<Incoming>, NoReply> {
         for _ in 0..=MAX_REDIRECTS {
+            self.requests += 1;
             let target = self.target(ADVERT)?;
             let addresses = self.net.guard.resolve(&target, self.trusted);
             let addresses = timeout(self.net.connect_timeout, addresses).await;
@@ -133,6 +137,7 @@ impl Web {
             request.map_err(|_| NoReply::Unreachable)
         };
         let (first, second) = (request()?, request()?);
+        self.requests += 1;
         // A server that keeps the connection open is asked on it, any other where it was found;
         // and one may close it just now.
         if self.is_open().await
@@ -140,6 +145,7 @@ impl Web {
         {
             return Ok(response);
         }
+        self.requests += 1;
         let address = self.line.as_ref().map(|line| line.address);
         let address = address.ok_or(NoReply::Unreachable)?;
         self.connect(&target, &[address]).await?;
@@ -224,6 +230,10 @@ impl Web {
 
 impl Transport for Web {
     type Body = Reader;
+
+    fn requests(&self) -> u32 {
+        self.requests
+    }
 
     async fn ask(&mut self, question: Question) -> Result<Reply<Reader>, NoReply> {
         let response = match question {

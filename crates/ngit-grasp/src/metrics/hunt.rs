@@ -226,6 +226,7 @@ mod tests {
         }
     }
 
+    /// G10: label sets are bounded.
     #[test]
     fn strangers_cannot_add_labels_without_end() {
         let metrics = Metrics::new().unwrap();

@@ -259,6 +259,7 @@ mod tests {
         }
     }
 
+    /// G10, and every line of the log.
     #[test]
     fn the_story_of_a_hunt_is_told_as_loud_as_it_matters() {
         let (repo, domain) = (repo(), Domain::parse("a.example").unwrap());

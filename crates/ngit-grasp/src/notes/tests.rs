@@ -90,6 +90,7 @@ fn status(state: State) -> Status {
     }
 }
 
+/// E19, E20.
 #[test]
 fn the_way_in_which_an_event_was_found_decides_how_loud_it_is() {
     let lines = Log::of(|| {
@@ -140,6 +141,7 @@ fn many_gaps_become_a_few_lines_and_one_that_counts_the_rest() {
     assert!(summary.contains("wss://a.example"), "{summary}");
 }
 
+/// E20.
 #[test]
 fn lines_that_operators_know_stay_as_they_are() {
     let relay = url();
@@ -200,6 +202,7 @@ fn lines_that_operators_know_stay_as_they_are() {
     }
 }
 
+/// E19.
 #[test]
 fn labels_of_a_relay_that_is_gone_go_with_it() {
     let mut notes = notes();

@@ -50,7 +50,84 @@ fn other_pull_requests_are_fetched_meanwhile_from_other_servers() {
         field.hold_tip(&repo(1), n, &[name], Source::Synced);
     }
     field.pass_to(MINUTE);
-    assert_eq!(field.open().len(), MAX_FLIGHTS);
+    assert_eq!(field.open().len(), MAX_FLIGHTS - 1);
+}
+
+/// One place of a repository is kept for what its maintainers say.
+#[test]
+fn steady_pull_requests_leave_a_place_for_a_later_state() {
+    let mut field = Field::new();
+    for n in 0..6 {
+        let name = format!("fork{n}");
+        field.server(&name, steady());
+        field.hold_tip(&repo(1), n, &[&name], Source::Synced);
+    }
+    field.server("main", Server::with(&[99]));
+    field.pass_to(MINUTE);
+    field.hold(&repo(1), 99, &["fork0", "main"], Source::Synced);
+    field.pass_to(2 * MINUTE);
+    assert_eq!(field.released_at(99), Some(60_600));
+}
+
+/// Of the servers that may be asked, those come first that a state names.
+#[test]
+fn a_state_is_asked_for_before_pull_requests_of_servers_that_come_first() {
+    let mut field = Field::new();
+    for n in 0..4 {
+        let name = format!("fork{n}");
+        field.server(&name, Server::with(&[n]).after(SECOND));
+        field.hold_tip(&repo(1), n, &[&name], Source::Synced);
+    }
+    field.server("main", Server::with(&[99]));
+    field.hold(&repo(1), 99, &["main"], Source::Synced);
+    field.pass_to(SECOND);
+    assert_eq!(field.asked_at()[0], (500, "main".to_owned()));
+}
+
+/// Anybody may sign a pull request, of any repository.
+#[test]
+fn pull_requests_leave_a_quarter_of_all_places_to_states() {
+    let mut field = Field::new();
+    for n in 0..64 {
+        let name = format!("fork{n}");
+        field.server(&name, steady());
+        field.hold_tip(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(MINUTE);
+    assert_eq!(field.open().len(), 12);
+    for n in 100..140 {
+        let name = format!("main{n}");
+        field.server(&name, Server::with(&[n]));
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(2 * MINUTE);
+    for n in 100..140 {
+        let released = field.released_at(n).unwrap();
+        assert!(released < 62_000, "{n}: {released}");
+    }
+}
+
+/// Each fetch that makes room is one that somebody waits for.
+#[test]
+fn no_more_make_room_than_there_are_who_wait() {
+    let mut field = Field::new();
+    for n in 0..16 {
+        let name = format!("drip{n}");
+        field.server(&name, drip());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(MINUTE);
+    let slow = Server::with(&[]).after(NEVER).flowing();
+    field.server("good", slow);
+    field.halts_after = SECOND;
+    field.hold(&repo(99), 99, &["good"], Source::Synced);
+    field.pass(600 * MS);
+    for n in 0..5 {
+        field.hold(&repo(n), n, &["nobody"], Source::User);
+        field.push(&repo(n), &[]);
+        field.pass(10 * MS);
+    }
+    assert_eq!(field.stopped.len(), 1);
 }
 
 /// What a state brings is most of what pull requests are made of: it is not fetched twice.
@@ -105,7 +182,7 @@ fn drips_in_every_place_make_room_for_others() {
     for n in 0..64 {
         let name = format!("drip{n}");
         field.server(&name, drip());
-        field.hold_tip(&repo(n), n, &[&name], Source::Synced);
+        field.hold(&repo(n), n, &[&name], Source::Synced);
     }
     field.pass_to(SECOND);
     assert_eq!(field.open().len(), 16);
@@ -144,4 +221,32 @@ fn new_events_do_not_fetch_twice_what_is_on_its_way() {
     assert_eq!(field.asked_at().into_iter().filter(of_main).count(), 1);
     let released = [2, 3].map(|n| field.released_at(n));
     assert_eq!(released, [Some(10_600), Some(20_600)]);
+}
+
+/// A large history that is put together takes our time, and not the server's.
+#[test]
+fn our_own_work_on_what_has_come_is_nobodys_slowness() {
+    let mut field = Field::new();
+    field.server("large", Server::with(&[1]).after(10 * MINUTE));
+    field.server("other", Server::with(&[1]));
+    field.hold(&repo(1), 1, &["large", "other"], Source::Synced);
+    field.pass_to(SECOND);
+    let no = field.asked[0].no;
+    field.hunt.on_flowing(no, 0, field.clock());
+    field.hunt.on_arrived(no, field.clock());
+    field.take();
+    for n in 10..40 {
+        let name = format!("steady{n}");
+        field.server(&name, steady());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(9 * MINUTE);
+    assert!(field.stopped.is_empty(), "nobody takes its place");
+    assert_eq!(field.asked_at()[0], (500, "large".to_owned()));
+    let of_repo = field.repos().into_iter().filter(|of| *of == repo(1));
+    assert_eq!(of_repo.count(), 1, "nor is anybody asked beside it");
+    // Another pack begins to come, and falls behind.
+    field.hunt.on_flowing(no, 0, field.clock());
+    field.pass(MINUTE);
+    assert!(field.stopped.contains(&no));
 }

@@ -66,6 +66,28 @@ fn nobody_starves_among_dead_hosts() {
     );
 }
 
+/// Histories that come in slices take hours, and those of others do not wait so long.
+#[test]
+fn large_histories_take_turns_with_small_ones() {
+    let mut field = Field::new();
+    for n in 0..16 {
+        let name = format!("large{n}");
+        let cut = Server::ends(FetchEnd::Cut { kept: true });
+        field.server(&name, cut.after(9 * MINUTE).flowing());
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(MINUTE);
+    for n in 16..96 {
+        let name = format!("small{n}");
+        field.server(&name, Server::with(&[n]));
+        field.hold(&repo(n), n, &[&name], Source::Synced);
+    }
+    field.pass_to(29 * MINUTE);
+    let late = (16..96).filter(|n| field.released_at(*n).is_none());
+    assert_eq!(late.count(), 0);
+    assert_eq!(field.open().len(), 16, "the large ones go on");
+}
+
 /// The end of one fetch costs the same, however many wait.
 #[test]
 fn the_end_of_a_fetch_looks_at_few_repositories() {

@@ -28,9 +28,13 @@ pub struct Field {
     pub asked: Vec<Asked>,
     pub stopped: Vec<FetchNo>,
     pub notes: Vec<HuntNote>,
+    /// Repositories that nobody waits for any more, in order.
+    pub left: Vec<RepoId>,
     pub released: BTreeMap<EventId, Duration>,
     /// Events are released when the story says so.
     pub slow_release: bool,
+    /// What is stopped ends so much later.
+    pub halts_after: Duration,
     under_way: BTreeMap<(Duration, FetchNo), FetchAsk>,
     /// When the next part of a pack comes, and how many have come.
     parts: BTreeMap<(Duration, FetchNo), u64>,
@@ -128,6 +132,7 @@ impl Server {
         let said = |ids: Vec<ObjectId>| if answered { ids } else { Vec::new() };
         Fetched {
             got: said(got),
+            here: Vec::new(),
             lacking: said(lacking),
             bytes: 1_000,
             requests: self.requests,
@@ -143,15 +148,17 @@ impl Field {
 
     pub fn with(limits: HuntLimits) -> Self {
         Self {
-            hunt: Hunt::new(limits.clone(), 7),
+            hunt: Hunt::new(limits.clone()),
             now: Duration::ZERO,
             ground: Ground::default(),
             servers: BTreeMap::new(),
             asked: Vec::new(),
             stopped: Vec::new(),
             notes: Vec::new(),
+            left: Vec::new(),
             released: BTreeMap::new(),
             slow_release: false,
+            halts_after: Duration::ZERO,
             under_way: BTreeMap::new(),
             parts: BTreeMap::new(),
             limits,
@@ -283,7 +290,7 @@ impl Field {
         let asked = asked.expect("it was asked for");
         asked.over = Some(self.now);
         let repo = asked.ask.repo.clone();
-        let came = fetched.got.iter().map(|id| (repo.clone(), *id));
+        let came = fetched.present().map(|id| (repo.clone(), *id));
         self.ground.here.extend(came);
         if !self.slow_release {
             self.release(&repo);
@@ -298,6 +305,7 @@ impl Field {
             match order {
                 Order::Fetch(no, ask) => self.begin(no, ask),
                 Order::Stop(no) => self.halt(no),
+                Order::Leave(repo) => self.left.push(repo),
             }
         }
         while let Some(note) = self.hunt.poll_note() {
@@ -334,7 +342,8 @@ impl Field {
         let found = self.under_way.iter().find(|((_, at), _)| *at == no);
         let key = *found.expect("what is stopped is under way").0;
         let ask = self.under_way.remove(&key).expect("it is under way");
-        self.under_way.insert((self.now, no), ask);
+        self.under_way
+            .insert((self.now + self.halts_after, no), ask);
         self.stopped.push(no);
     }
 

@@ -207,6 +207,7 @@ fn a_stopped_fetch_ends_after_its_repository_came_back() {
     field.hunt.expect(&repo(1), Source::Synced, field.clock());
     let late = Fetched {
         got: vec![object(1)],
+        here: Vec::new(),
         lacking: Vec::new(),
         bytes: 1,
         requests: 1,
@@ -234,4 +235,52 @@ fn many_named_servers_crowd_nobody_out() {
     assert!(field.asked.len() <= MAX_SERVERS);
     field.pass_to(30 * MINUTE);
     assert!(field.released_at(77).is_some());
+}
+
+/// What a push brought before the server was asked is not its merit.
+#[test]
+fn who_had_the_data_is_who_sent_it() {
+    let ends = [
+        (vec![], vec![object(1)], 0, FetchEnd::Answered),
+        (vec![object(1)], vec![], 3, FetchEnd::Stopped),
+    ];
+    for (got, here, requests, end) in ends {
+        let mut field = Field::new();
+        field.server("one", Server::with(&[1]).after(NEVER));
+        field.hold(&repo(1), 1, &["one"], Source::Synced);
+        field.pass(SECOND);
+        let no = field.asked[0].no;
+        let (lacking, bytes) = (Vec::new(), 0);
+        let fetched = Fetched {
+            got,
+            here,
+            lacking,
+            bytes,
+            requests,
+            end,
+        };
+        field.fetched(no, &fetched);
+        field.take();
+        assert!(field.released_at(1).is_some());
+        field.hold(&repo(1), 2, &["two", "one"], Source::Synced);
+        field.pass(600 * MS);
+        assert_eq!(field.asked_at()[1].1, "two", "{end:?}");
+    }
+}
+
+/// Large repositories take their time before anything comes of them.
+#[test]
+fn whoever_makes_way_for_others_is_asked_again_after_them() {
+    let mut field = Field::new();
+    field.server("slow", Server::with(&[1]).after(15 * SECOND));
+    let pits = ["pit1", "pit2", "pit3"];
+    for pit in pits {
+        let silent = Server::ends(FetchEnd::TooSlow).after(90 * SECOND);
+        field.server(pit, silent);
+    }
+    let all = [&["slow"], &pits[..]].concat();
+    field.hold(&repo(1), 1, &all, Source::Synced);
+    field.pass_to(3 * MINUTE);
+    let released = field.released_at(1).unwrap();
+    assert!(released < 130_000, "{released}");
 }

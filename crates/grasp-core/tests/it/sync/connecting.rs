@@ -1,6 +1,7 @@
 //! Who is dialled and when (E1, E7, E14, E15).
 
 use grasp_core::SyncLimits;
+use grasp_core::backoff::Backoff;
 use grasp_core::sync::io::{End, FromRelay};
 use grasp_core::sync::{Health, Link, News, Note, Why};
 
@@ -190,4 +191,69 @@ fn the_lines_of_one_owner_give_way_to_those_of_others() {
     peers.pass(6 * SECOND);
     assert!(peers.dialled().contains(&shared.to_owned()));
     assert_eq!(peers.sync.audit(), Ok(()));
+}
+
+/// What several owners name is not worth an owner's only line.
+#[test]
+fn an_owners_only_line_gives_way_to_nobody() {
+    let limits = SyncLimits {
+        connections: 2,
+        ..SyncLimits::default()
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE]);
+    peers.announce(&repo(2), &[TWO]);
+    peers.pass(SECOND);
+    peers.say(ONE, FromRelay::Up);
+    peers.say(TWO, FromRelay::Up);
+    let shared = "wss://shared.example";
+    peers.announce(&repo(3), &[shared]);
+    peers.announce(&repo(4), &[shared]);
+    peers.pass(6 * SECOND);
+    assert!(peers.link(ONE).is_up() && peers.link(TWO).is_up());
+    assert!(!peers.dialled().contains(&shared.to_owned()));
+}
+
+/// A relay that we left for others has done nothing wrong.
+#[test]
+fn a_line_that_gives_way_is_no_failure_of_its_relay() {
+    let plain = SyncLimits::default();
+    let limits = SyncLimits {
+        connections: 2,
+        empty_check: 5 * SECOND,
+        // Whoever waits for room looks for it so often.
+        backoff: Backoff {
+            max: plain.backoff.base,
+            ..plain.backoff
+        },
+        ..plain
+    };
+    let mut peers = Peers::with(limits, &[]);
+    peers.announce(&repo(1), &[ONE, TWO]);
+    peers.pass(SECOND);
+    let other = "wss://other.example";
+    let mut evicted = 0;
+    for _ in 0..4 {
+        while !(peers.link(ONE).is_up() && peers.link(TWO).is_up()) {
+            peers.pass(SECOND);
+            for name in [ONE, TWO] {
+                match peers.link(name) {
+                    Link::Connecting { .. } => peers.say(name, FromRelay::Up),
+                    Link::Up(_) => peers.say(name, FromRelay::Heard),
+                    Link::Down { .. } => {}
+                }
+            }
+        }
+        peers.announce(&repo(2), &[other]);
+        peers.pass(6 * SECOND);
+        evicted += [ONE, TWO]
+            .iter()
+            .filter(|name| !peers.link(name).is_up())
+            .count();
+        peers.announce(&repo(2), &[]);
+    }
+    assert_eq!(evicted, 4);
+    let status = peers.sync.status(peers.clock());
+    let failures = status.relays.iter().map(|relay| relay.health.failures);
+    assert_eq!(failures.sum::<u32>(), 0);
 }

@@ -482,3 +482,56 @@ fn a_second_that_pages_cannot_show_is_compared() {
     let second = Some(Timestamp(EPOCH));
     assert_eq!(compared, [(second, second)]);
 }
+
+/// E18: how reliable a relay is, in sums.
+#[test]
+fn what_a_relay_is_worth_is_counted() {
+    let mut peers = Peers::new();
+    peers.announce(&repo(1), &[ONE]);
+    peers.pass(SECOND);
+    peers.fail(ONE);
+    peers.pass(5 * SECOND);
+    peers.fail(ONE);
+    peers.pass(10 * SECOND);
+    peers.say(ONE, FromRelay::Up);
+    let asked = peers.asked(ONE);
+    let live = asked.iter().find_map(|what| match what {
+        ToRelay::Subscribe { sub, .. } => Some(*sub),
+        _ => None,
+    });
+    let compared = asked.iter().find_map(|what| match what {
+        ToRelay::Reconcile { sub, .. } => Some(*sub),
+        _ => None,
+    });
+    let (live, sub) = (live.unwrap(), compared.unwrap());
+    peers.say(
+        ONE,
+        FromRelay::Reconciled {
+            sub,
+            from: Timestamp(0),
+            compared: 10,
+            lacks: 4,
+            some: vec![EventId([9; 32])],
+        },
+    );
+    peers.answer_all(ONE);
+    peers.eose(ONE, live, 0);
+    peers.pass_with(ONE, 5 * MINUTE);
+    let new = peers.clock().unix.0;
+    peers.bring(ONE, live, &note(1, new));
+    let status = peers.sync.status(peers.clock());
+    let relay = status.relays.first().unwrap();
+    let record = relay.record;
+    assert_eq!((record.attempts, record.failures), (3, 2));
+    assert_eq!((record.live, record.catch_up, record.daily), (1, 0, 0));
+    assert_eq!((record.compared, record.lacks), (10, 4));
+    assert_eq!(relay.coverage, Some(0.6), "the share of ours that it has");
+    let uptime = relay.uptime.unwrap();
+    let expected = 300.0 / 316.0;
+    assert!((uptime - expected).abs() < 0.01, "{uptime}");
+    let lacks = peers.notes.iter().filter_map(|note| match note {
+        Note::Lacks { count, .. } => Some(*count),
+        _ => None,
+    });
+    assert_eq!(lacks.sum::<u32>(), 4, "and it is told");
+}

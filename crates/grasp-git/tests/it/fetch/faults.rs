@@ -258,7 +258,7 @@ async fn whoever_looks_on_hears_of_it_and_may_end_it() {
         ..Onlooker::default()
     };
     let limits = FetchLimits::default();
-    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
+    let (repo, here) = (pair.place.repo.clone(), pair.host.url.clone());
     let fetched = fetch(
         &repo,
         Extent::Missing(&here, Backing::State),
@@ -292,7 +292,7 @@ async fn a_fetch_that_is_dropped_leaves_nothing() {
     let tip = pair.place.commit("a", &noise(100_000));
     pair.host.twist = Some(Box::new(|answer| half(&answer)));
     pair.host.hangs_at = Some(3);
-    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
+    let (repo, here) = (pair.place.repo.clone(), pair.host.url.clone());
     let limits = FetchLimits::default();
     let onlooker = Onlooker::default();
     {

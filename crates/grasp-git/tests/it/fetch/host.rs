@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use grasp_core::clone_url::Domain;
+use grasp_core::clone_url::CloneUrl;
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::{FetchEnd, Fetched};
 use grasp_core::push::Backing;
@@ -24,7 +24,7 @@ type Twist = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 pub struct Host {
     dir: PathBuf,
-    pub domain: Domain,
+    pub url: CloneUrl,
     /// Of what is asked of it.
     pub backing: Backing,
     pub version: Version,
@@ -40,15 +40,16 @@ pub struct Host {
     pub asked: Vec<Question>,
 }
 
-pub fn domain(name: &str) -> Domain {
-    Domain::parse(name).unwrap()
+/// `git.example/path`.
+pub fn url(at: &str) -> CloneUrl {
+    CloneUrl::parse(&format!("https://{at}")).unwrap()
 }
 
 impl Host {
     pub fn of(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
-            domain: domain("git.example"),
+            url: url("git.example/r.git"),
             backing: Backing::State,
             version: Version::V2,
             settings: Vec::new(),
@@ -72,8 +73,8 @@ impl Host {
         wants: &[ObjectId],
         limits: &FetchLimits,
     ) -> Fetched {
-        let (domain, backing) = (self.domain.clone(), self.backing);
-        let extent = Extent::Missing(&domain, backing);
+        let (url, backing) = (self.url.clone(), self.backing);
+        let extent = Extent::Missing(&url, backing);
         fetch(repo, extent, wants, self, &Onlooker::default(), limits).await
     }
 
@@ -148,6 +149,10 @@ impl Transport for Host {
             body,
         })
     }
+
+    fn requests(&self) -> u32 {
+        u32::try_from(self.asked.len()).unwrap_or(u32::MAX)
+    }
 }
 
 /// Never a byte, never an end.
@@ -167,6 +172,7 @@ impl AsyncRead for Silence {
 #[derive(Default)]
 pub struct Onlooker {
     pub flowing: AtomicU64,
+    pub arrived: AtomicU64,
     pub bytes: AtomicU64,
     pub most: Option<u64>,
     /// What the disk has room for.
@@ -184,6 +190,10 @@ impl Watch for Onlooker {
             true => Err(FetchEnd::Full),
             false => Ok(()),
         }
+    }
+
+    fn arrived(&self) {
+        self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
     fn copies(&self, bytes: u64) -> Result<(), FetchEnd> {

@@ -62,7 +62,7 @@ async fn only_what_is_missing_travels_and_no_ref_moves() {
 
         let fetched = pair.host.fetch(&pair.place.repo, &[second, first]).await;
         assert_eq!(fetched.end, FetchEnd::Answered, "{version:?}");
-        assert_eq!(fetched.got, [first, second]);
+        assert_eq!((fetched.here, fetched.got), (vec![first], vec![second]));
         assert_eq!(fetched.lacking, []);
         assert!(fetched.bytes < 20_000, "{}", fetched.bytes);
         assert!(pair.has(second));
@@ -83,7 +83,8 @@ async fn a_server_is_not_asked_for_what_is_here() {
     let tip = pair.place.commit("a", "a");
     pair.place.bring(tip).await;
     let fetched = pair.host.fetch(&pair.place.repo, &[tip]).await;
-    assert_eq!((fetched.got, fetched.bytes), (vec![tip], 0));
+    assert_eq!((fetched.here, fetched.got), (vec![tip], vec![]));
+    assert_eq!((fetched.requests, fetched.bytes), (0, 0));
     assert_eq!(fetched.end, FetchEnd::Answered);
     assert!(pair.host.asked.is_empty());
 }

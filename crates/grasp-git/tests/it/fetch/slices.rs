@@ -11,7 +11,7 @@ use grasp_core::push::Backing;
 use grasp_git::fetch::{Extent, FetchLimits, Version, clear_slices, fetch};
 
 use super::Pair;
-use super::host::{Host, Onlooker, domain, half, with_pack};
+use super::host::{Host, Onlooker, half, url, with_pack};
 use crate::support::{files, noise, refs};
 
 const COMMITS: usize = 30;
@@ -48,10 +48,17 @@ fn servers(pair: &Pair) -> Vec<String> {
     names
 }
 
+/// How many are for states, and how many for pull requests.
+fn count(pair: &Pair) -> (usize, usize) {
+    let names = servers(pair);
+    let of = |kind: &str| names.iter().filter(|name| name.starts_with(kind)).count();
+    (of("states-from-"), of("requests-from-"))
+}
+
 /// The same repository elsewhere.
 fn host_at(pair: &Pair, name: &str) -> Host {
     let mut host = Host::of(&pair.place.work());
-    host.domain = domain(name);
+    host.url = url(&format!("{name}/r.git"));
     host
 }
 
@@ -186,7 +193,7 @@ async fn a_slow_server_holds_up_nobody_but_itself() {
     other.fetch_within(&repo, &[tip], &limits()).await;
     let (wants, limits) = ([tip], limits());
     let mut slow = Host::of(&pair.place.work());
-    let here = slow.domain.clone();
+    let here = slow.url.clone();
     slow.twist = Some(Box::new(|answer| half(&answer)));
     slow.hangs_at = Some(3);
     let onlooker = Onlooker::default();
@@ -262,13 +269,35 @@ async fn what_a_stranger_sends_is_nothing_to_the_others() {
     let fetched = pair.host.fetch_within(&repo, &[tip], &limits()).await;
     assert_eq!(fetched.end, FetchEnd::Cut { kept: true });
     bring(&mut pair, tip).await;
-    assert_eq!(
-        servers(&pair),
-        [
-            "requests-from-git.example",
-            "requests-from-stranger.example"
-        ]
-    );
+    assert_eq!(count(&pair), (0, 2));
+}
+
+/// Forks on one forge have one server and nothing else in common.
+#[tokio::test]
+async fn what_one_fork_sends_is_nothing_to_another_on_the_same_server() {
+    let mut pair = Pair::new();
+    let tip = long_history(&pair);
+    let repo = pair.place.repo.clone();
+    let elsewhere = Pair::new();
+    let other = long_history(&elsewhere);
+    let mut fork = Host::of(&elsewhere.place.work());
+    (fork.url, fork.backing) = (url("git.example/fork.git"), Backing::PullRequests);
+    pair.host.backing = Backing::PullRequests;
+    for _ in 0..4 {
+        fork.fetch_within(&repo, &[other], &limits()).await;
+    }
+    for _ in 0..3 {
+        pair.host.fetch_within(&repo, &[tip], &limits()).await;
+    }
+    assert_eq!(count(&pair), (0, 2));
+    let depth = |host: &Host| {
+        let asked = host.pack_requests();
+        let depths = asked.iter().flat_map(|text| text.split("deepen ").nth(1));
+        let depths = depths.filter_map(|text| text.split('\n').next()?.parse::<u32>().ok());
+        depths.min()
+    };
+    assert_eq!(depth(&pair.host), Some(1), "it begins at its own tip");
+    bring(&mut pair, tip).await;
 }
 
 #[tokio::test]
@@ -307,27 +336,24 @@ async fn few_servers_at_once_have_slices_here_and_pull_requests_make_way() {
         other.backing = Backing::PullRequests;
         other.fetch_within(&repo, &[tip], &limits()).await;
     }
-    let requests = (1..4).map(|n| format!("requests-from-{n}.example:8080"));
-    let state = "states-from-git.example".to_owned();
-    let expected: Vec<_> = requests.chain([state]).collect();
-    assert_eq!(servers(&pair), expected);
+    assert_eq!(count(&pair), (1, 3));
     for n in 0..4 {
         let mut other = host_at(&pair, &format!("{n}.example"));
         other.fetch_within(&repo, &[tip], &limits()).await;
     }
-    let expected: Vec<_> = (0..4).map(|n| format!("states-from-{n}.example")).collect();
-    assert_eq!(servers(&pair), expected);
+    assert_eq!(count(&pair), (4, 0));
+    let before = servers(&pair);
     let mut other = host_at(&pair, "last.example");
     other.backing = Backing::PullRequests;
     other.fetch_within(&repo, &[tip], &limits()).await;
-    assert_eq!(servers(&pair), expected);
+    assert_eq!(servers(&pair), before);
 }
 
 #[tokio::test]
 async fn slices_wait_for_a_disk_with_room_for_a_copy_and_count_once() {
     let mut pair = Pair::new();
     let tip = long_history(&pair);
-    let (repo, here) = (pair.place.repo.clone(), pair.host.domain.clone());
+    let (repo, here) = (pair.place.repo.clone(), pair.host.url.clone());
     let (wants, limits) = ([tip], limits());
     let full = Onlooker {
         room: Some(COMMITS as u64 * 30_000 - 1),
