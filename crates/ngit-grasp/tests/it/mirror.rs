@@ -8,10 +8,13 @@ use serde_json::json;
 use testkit::git::try_git;
 use testkit::{GitFault, GitHost, Project, WorkTree, now};
 
+use crate::hosted::{directory, leftovers};
 use crate::network::{Node, hosted_at, issue};
-use crate::support::{DEADLINE, author};
+use crate::support::{DEADLINE, author, eventually};
 
 const MAIN: &str = "refs/heads/main";
+/// States that are pushed one after the other.
+const ROUNDS: u64 = 5;
 
 /// A server that looks for what a user brings as quickly as for what another relay brings.
 async fn node() -> Node {
@@ -26,7 +29,7 @@ fn refs(node: &Node, project: &Project) -> String {
 }
 
 /// Waits until a server shows the same refs as another.
-async fn awaits_refs(node: &Node, project: &Project, wanted: &str) -> Duration {
+async fn awaits_refs(node: &Node, project: &Project, wanted: &str) {
     let began = Instant::now();
     let mut looks = tokio::time::interval(Duration::from_millis(20));
     while refs(node, project) != wanted {
@@ -39,7 +42,6 @@ async fn awaits_refs(node: &Node, project: &Project, wanted: &str) -> Duration {
         );
         looks.tick().await;
     }
-    began.elapsed()
 }
 
 /// Announced at both, pushed to the first.
@@ -69,23 +71,31 @@ async fn a_state_pushed_at_one_server_is_served_by_the_others_with_equal_refs() 
         other.awaits(&state, "the first state").await;
         awaits_refs(other, &project, &refs(&one, &project)).await;
     }
-    let second = tree.commit("more", b"of it");
+    let first = tree.head();
     tree.git(&["tag", "v1"]);
-    let next = project.state(
-        &project.owner,
-        now(),
-        &[(MAIN, &second), ("refs/tags/v1", &second)],
-    );
-    one.publish(&next).await;
-    tree.git(&["push", "-q", &project.url(&one.server), "main", "v1"]);
-    let wanted = refs(&one, &project);
-    assert!(wanted.contains(&second));
-    for other in [&two, &three] {
-        awaits_refs(other, &project, &wanted).await;
-        other.awaits(&next, "the second state").await;
-        let copy = WorkTree::clone_of(&project.url(&other.server), &[]);
-        assert_eq!(copy.head(), second);
+    let mut took = Vec::new();
+    for round in 0..ROUNDS {
+        let next = tree.commit("more", round.to_string().as_bytes());
+        let tips = [(MAIN, &*next), ("refs/tags/v1", &*first)];
+        let state = project.state(&project.owner, now() - 80 + round, &tips);
+        one.publish(&state).await;
+        tree.git(&["push", "-q", &project.url(&one.server), "main", "v1"]);
+        let wanted = refs(&one, &project);
+        assert!(wanted.contains(&next));
+        let began = Instant::now();
+        for other in [&two, &three] {
+            awaits_refs(other, &project, &wanted).await;
+        }
+        took.push(began.elapsed());
+        for other in [&two, &three] {
+            other.awaits(&state, "the next state").await;
+            let copy = WorkTree::clone_of(&project.url(&other.server), &[]);
+            assert_eq!(copy.head(), next);
+        }
     }
+    // A busy machine delays some of them; a delay of ours would delay them all.
+    let best = took.iter().min();
+    assert!(best < Some(&Duration::from_secs(2)), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,7 +256,7 @@ async fn no_host_is_asked_more_often_than_it_may_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_in_the_middle_of_a_fetch_leaves_nothing_and_loses_nothing() {
-    let host = GitHost::start(&[GitFault::HoldsPacks]).await;
+    let host = GitHost::start(&[GitFault::EndlessPack]).await;
     let mut node = node().await;
     let project = Project::new(&author(), "tool");
     let tree = WorkTree::new();
@@ -257,15 +267,24 @@ async fn a_kill_in_the_middle_of_a_fetch_leaves_nothing_and_loses_nothing() {
     let state = project.state(&project.owner, now(), &[(MAIN, &first)]);
     node.publish(&announcement).await;
     node.publish(&state).await;
-    host.wait("a pack is asked for", |seen| seen.posts() >= 2)
-        .await;
+    let repository = directory(&node.server, &project);
+    eventually("a pack comes", || async {
+        !leftovers(&repository).is_empty()
+    })
+    .await;
     node.server.kill9();
+    assert!(!leftovers(&repository).is_empty(), "in the middle of it");
     host.behave(&[]);
     node.restart();
     node.awaits(&state, "the state").await;
     node.awaits(&announcement, "the announcement").await;
     let filter = json!({"kinds": [30617, 30618]});
     node.awaits_count(&filter, 2, "both").await;
+    // Neither what the killed one left, nor anything of the one that followed.
+    eventually("nothing is left", || async {
+        leftovers(&repository).is_empty()
+    })
+    .await;
 }
 
 /// Listed here, with other git servers.
