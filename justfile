@@ -45,6 +45,10 @@ story seed:
 bench *args:
     cargo run --release -p bench -- relay {{args}}
 
+# The real ngit client against our servers; builds it when it is not on PATH
+e2e:
+    e2e/run
+
 # Fuzz one target (client_message, relay_message, filter, event, negentropy); needs nightly and cargo-fuzz
 fuzz target seconds="60":
     cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}}

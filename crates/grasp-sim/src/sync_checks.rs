@@ -10,9 +10,10 @@ use crate::crowd::is_us;
 use crate::net::{Word, message_bytes, place};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Words that one relay gets within an hour: worlds that compare five events at a time need two
-/// thousand of them, a loop that nothing slows many more.
-const PER_HOUR: usize = 5_000;
+/// Words that one relay gets within an hour. Worlds that put three values into a filter and remember
+/// ten events need some six thousand, for what is looked at in turn; a loop that nothing slows, many
+/// more.
+const PER_HOUR: usize = 10_000;
 
 /// Watches one life of the process.
 #[derive(Default)]

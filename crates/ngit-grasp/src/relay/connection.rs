@@ -65,6 +65,8 @@ pub struct Connection {
     counts: tokio::task::JoinSet<()>,
     /// `None` when the system gave no randomness: then nobody can authenticate.
     challenge: Option<String>,
+    /// The challenge was sent.
+    challenged: bool,
     authenticated: Vec<Pubkey>,
     in_flight: usize,
     lane: Lane,
@@ -99,6 +101,7 @@ impl Connection {
             sessions: Sessions::new(Arc::clone(&relay), outbox.clone()),
             counts: tokio::task::JoinSet::new(),
             challenge: challenge(),
+            challenged: false,
             authenticated: Vec::new(),
             in_flight: 0,
             lane: Lane::default(),
@@ -113,9 +116,6 @@ impl Connection {
     }
 
     pub async fn run(mut self) {
-        if let Some(challenge) = &self.challenge {
-            self.say(message::auth(challenge));
-        }
         let end = loop {
             if let Err(end) = self.step().await {
                 break end;
@@ -250,9 +250,20 @@ impl Connection {
             self.relay.metrics.refused(refusal.label());
             return self.say(message::ok_text(&event.id(), false, &refusal.to_string()));
         }
+        if event.claim().is_protected() {
+            self.ask_who_it_is();
+        }
         match self.relay.ingest.try_room(&event) {
             Some(room) => self.submit(event, room),
             None => self.park(event),
+        }
+    }
+
+    /// Only where the answer matters: some clients take a challenge for a closed door.
+    fn ask_who_it_is(&mut self) {
+        if let (false, Some(challenge)) = (self.challenged, &self.challenge) {
+            self.say(message::auth(challenge));
+            self.challenged = true;
         }
     }
 

@@ -280,12 +280,28 @@ async fn prove(client: &mut Client, proof: &Value) -> (bool, String) {
     (ok[2] == true, ok[3].as_str().expect("a text").to_owned())
 }
 
+/// What is sent to whoever brings something that only its author may bring.
+async fn challenged(client: &mut Client) -> String {
+    let protected = author().event(1, now(), &[&["-"]], "");
+    refuse(client, &protected, "auth-required: ").await;
+    client.await_challenge().await
+}
+
+#[tokio::test]
+async fn whoever_brings_nothing_protected_is_not_asked_who_it_is() {
+    let (server, author) = (relay(), author());
+    let mut client = client(&server).await;
+    client.request("stored", &[by(&author)]).await;
+    accept(&mut client, &author.event(1, now(), &[], "")).await;
+    assert_eq!(client.challenge, None);
+}
+
 #[tokio::test]
 async fn every_connection_has_a_challenge_of_its_own() {
     let server = relay();
     let mut challenges = BTreeSet::new();
     for _ in 0..5 {
-        let challenge = client(&server).await.await_challenge().await;
+        let challenge = challenged(&mut client(&server).await).await;
         assert!(challenge.len() >= 16, "{challenge}");
         challenges.insert(challenge);
     }
@@ -296,7 +312,7 @@ async fn every_connection_has_a_challenge_of_its_own() {
 async fn a_wrong_proof_of_a_key_is_refused_and_the_right_one_accepted() {
     let (server, author) = (relay(), author());
     let mut client = client(&server).await;
-    let challenge = client.await_challenge().await;
+    let challenge = challenged(&mut client).await;
     let url = public_url(&server);
     let right = proof(&author, 22_242, now(), &url, &challenge);
     let mut forged = to_json(&right);
@@ -336,8 +352,8 @@ async fn a_proof_is_worth_nothing_on_another_connection() {
     let (server, author) = (relay(), author());
     let mut first = client(&server).await;
     let mut second = client(&server).await;
-    second.await_challenge().await;
-    let challenge = first.await_challenge().await;
+    challenged(&mut second).await;
+    let challenge = challenged(&mut first).await;
     let proof = proof(&author, 22_242, now(), &public_url(&server), &challenge);
     assert!(prove(&mut first, &to_json(&proof)).await.0);
     assert!(!prove(&mut second, &to_json(&proof)).await.0);
@@ -350,7 +366,7 @@ async fn a_proof_is_never_stored_or_delivered() {
     let (server, author) = (relay(), author());
     let mut client = client(&server).await;
     client.request("live", &[by(&author)]).await;
-    let challenge = client.await_challenge().await;
+    let challenge = challenged(&mut client).await;
     let proof = proof(&author, 22_242, now(), &public_url(&server), &challenge);
     assert!(prove(&mut client, &to_json(&proof)).await.0);
     refuse(&mut client, &proof, "invalid: ").await;
@@ -367,7 +383,7 @@ async fn the_relay_may_be_named_in_several_spellings() {
         "wss://RELAY.example:443",
     ] {
         let mut client = client(&server).await;
-        let challenge = client.await_challenge().await;
+        let challenge = challenged(&mut client).await;
         let proof = proof(&author, 22_242, now(), url, &challenge);
         assert!(prove(&mut client, &to_json(&proof)).await.0, "{url}");
     }
