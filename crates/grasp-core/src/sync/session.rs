@@ -236,10 +236,10 @@ impl Session {
     /// The request that a refusal without a name is for: the newest, or the one with the most
     /// filters if they are too many.
     pub fn refused_by(&self, why: Complaint) -> Option<SubNo> {
-        let unanswered = self.subs.busy().filter(|(_, sub)| sub.sent.is_none());
+        let mut unanswered = self.subs.busy().filter(|(_, sub)| sub.sent.is_none());
         let refused = match why {
             Complaint::TooManyFilters => unanswered.max_by_key(|(_, sub)| sub.filters()),
-            _ => unanswered.last(),
+            _ => unanswered.next_back(),
         };
         refused.map(|(no, _)| no)
     }
