@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grasp_core::git::{ObjectId, ObjectKind};
+use grasp_core::git::{ObjectId, ObjectKind, Refs};
 use grasp_core::nip34::state::Targets;
 use grasp_core::nip34::{Announcement, PullRequest, State};
 use grasp_core::push::Decision;
@@ -236,6 +236,10 @@ fn is_authorised(
     if applied.is_some_and(|state| says(state, targets, is_lost)) {
         return Ok(());
     }
+    // Refs whose objects are gone are taken down, whatever became of the state that set them.
+    if found.is_some_and(|found| is_part(&targets.refs, &found.refs, is_lost)) {
+        return Ok(());
+    }
     let here = |id: &EventId| {
         view.core.purgatory().get(id).is_some()
             || view.disk.held.contains_key(id)
@@ -259,11 +263,15 @@ fn says(state: &State, targets: &Targets, is_lost: impl Fn(&ObjectId) -> bool) -
     let Ok(signed) = &state.refs else {
         return false;
     };
-    let mut set = targets.refs.iter();
-    let mut left_out = signed.refs.iter();
-    **signed == *targets
-        || set.all(|(name, id)| signed.refs.get(name) == Some(id))
-            && left_out.all(|(name, id)| targets.refs.contains_key(name) || is_lost(id))
+    **signed == *targets || is_part(&targets.refs, &signed.refs, is_lost)
+}
+
+/// These are all of them but those whose objects are gone.
+fn is_part(these: &Refs, all: &Refs, is_lost: impl Fn(&ObjectId) -> bool) -> bool {
+    let mut set = these.iter();
+    let mut left_out = all.iter();
+    set.all(|(name, id)| all.get(name) == Some(id))
+        && left_out.all(|(name, id)| these.contains_key(name) || is_lost(id))
 }
 
 /// Held events are within their bounds.

@@ -72,7 +72,7 @@ fn the_same_seed_tells_the_same_story() {
 fn other_git_servers_bring_what_nobody_pushes() {
     let run = |seed| run(seed, Company::Hosts, &mut Trace::default()).unwrap();
     let summaries: Vec<_> = (0..20).map(run).collect();
-    let brought = summaries.iter().filter(|summary| summary.fetched > 10);
+    let brought = summaries.iter().filter(|summary| summary.fetched > 5);
     assert!(brought.count() >= 10, "{summaries:?}");
 }
 
