@@ -50,6 +50,8 @@ pub enum GitFault {
     Renamed { from: String, to: String },
     /// Holds every pack back until this is taken away.
     HoldsPacks,
+    /// The same after half of it.
+    HoldsHalves,
 }
 
 /// What a server has seen so far.

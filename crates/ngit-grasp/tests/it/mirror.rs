@@ -256,11 +256,14 @@ async fn no_host_is_asked_more_often_than_it_may_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_in_the_middle_of_a_fetch_leaves_nothing_and_loses_nothing() {
-    let host = GitHost::start(&[GitFault::EndlessPack]).await;
+    let host = GitHost::start(&[GitFault::HoldsHalves]).await;
     let mut node = node().await;
     let project = Project::new(&author(), "tool");
     let tree = WorkTree::new();
-    let first = tree.commit("README", b"x");
+    // Many packets of it.
+    let mut large = vec![0; 1_000_000];
+    fastrand::Rng::with_seed(7).fill(&mut large);
+    let first = tree.commit("README", &large);
     host.publish("tool.git", &tree, &["main"]);
     let clones = [host.url("tool.git")];
     let announcement = announced(&project, &node, &clones);

@@ -163,6 +163,14 @@ impl Answer<'_> {
             self.chunk(&body[..middle]).await?;
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        if self.shared.has(&GitFault::HoldsHalves) {
+            let (half, rest) = body.split_at((start + body.len()) / 2);
+            self.head(RESULT).await?;
+            self.chunk(half).await?;
+            self.shared.until_not(&GitFault::HoldsHalves).await;
+            self.chunk(rest).await?;
+            return self.stream.write_all(b"0\r\n\r\n").await;
+        }
         if self.shared.has(&GitFault::CorruptPack) {
             // Within the checksum, which is before the flush.
             let at = body.len() - 10;
