@@ -77,7 +77,8 @@ async fn only_one_repack_runs_and_a_killed_one_does_not_block_the_next() {
     let file = std::fs::File::create(place.repo.dir().join("repacking")).unwrap();
     file.lock().unwrap();
     assert!(place.repo.repack(PATIENCE).await.unwrap_err().is_busy());
-    drop(file);
+    // Closing is not enough: a process that is just being started has the file open too.
+    file.unlock().unwrap();
     place.repo.repack(PATIENCE).await.unwrap();
     let error = place.repo.repack(Duration::ZERO).await.unwrap_err();
     assert!(error.is_timeout());
