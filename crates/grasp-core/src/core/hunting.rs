@@ -43,6 +43,11 @@ impl Sought {
         self.until.get(repo).is_some_and(|until| *until > now)
     }
 
+    fn is_full(&self) -> bool {
+        let absent = self.absent.values().map(BTreeMap::len);
+        absent.sum::<usize>() >= MAX_ABSENT
+    }
+
     /// At any time since it is hosted.
     pub fn was_sought(&self, repo: &RepoId) -> bool {
         self.until.contains_key(repo)
@@ -150,26 +155,12 @@ impl Core {
     /// A pull request is served, and this repository, which it names, does not have its commit.
     pub(super) fn seek_tip(&mut self, repo: &RepoId, event: &Event) {
         // Those that were looked for in vain make room.
-        if self
-            .sought
-            .absent
-            .values()
-            .map(BTreeMap::len)
-            .sum::<usize>()
-            >= MAX_ABSENT
-        {
+        if self.sought.is_full() {
             let (until, now) = (&self.sought.until, self.now.unix);
             let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
             self.sought.absent.retain(|repo, _| is_sought(repo));
         }
-        if self
-            .sought
-            .absent
-            .values()
-            .map(BTreeMap::len)
-            .sum::<usize>()
-            >= MAX_ABSENT
-        {
+        if self.sought.is_full() {
             return;
         }
         let wanted = Wanted::of(event, objects_of(event).into(), &self.policy.service);
