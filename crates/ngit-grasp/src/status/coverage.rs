@@ -1,5 +1,6 @@
 //! What we have of what we know exists: of each repository, issue, patch and pull request at each
-//! relay that has it, is its history here?
+//! relay that has it, was its history read to the end? A lost line and the daily comparison take
+//! nothing away.
 
 use grasp_core::sync::Health;
 use grasp_core::sync::status::RelayStatus;
@@ -26,10 +27,9 @@ impl Coverage {
     }
 
     pub fn at(relay: &RelayStatus) -> Self {
-        let have = relay.paged + relay.reconciled;
         Self {
-            have,
-            known: have + relay.missing,
+            have: relay.read,
+            known: relay.repositories + relay.roots,
         }
     }
 
