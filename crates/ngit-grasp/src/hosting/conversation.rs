@@ -129,7 +129,9 @@ fn judge(
             tags: vec![(b'e', ids.clone())],
             ..Filter::default()
         };
-        all &= look(store, filter, MOST_WORDS, now, |id, at| words.push((at, id)))?;
+        all &= look(store, filter, MOST_WORDS, now, |id, at| {
+            words.push((at, id))
+        })?;
     }
     words.sort_unstable_by_key(|(at, id)| (std::cmp::Reverse(*at), *id));
     let mut settled = FxHashSet::default();

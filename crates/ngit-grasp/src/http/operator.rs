@@ -61,7 +61,9 @@ impl Operator {
     fn is_local(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         let here = peer.to_canonical().is_loopback() || self.own == Some(peer);
         let may_be_proxy = self.proxies.iter().any(|net| net.contains(peer));
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
         here && self.token.is_none()
             && !may_be_proxy
             && !headers.keys().any(tells_of_a_proxy)

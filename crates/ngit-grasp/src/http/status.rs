@@ -80,8 +80,7 @@ impl FromRequestParts<Arc<Site>> for Visit {
         parts: &mut Parts,
         site: &Arc<Site>,
     ) -> Result<Self, Self::Rejection> {
-        let (Some(status), Some(transport)) =
-            (&site.status, parts.extensions.get::<Transport>())
+        let (Some(status), Some(transport)) = (&site.status, parts.extensions.get::<Transport>())
         else {
             return Err(not_found().await.into_response());
         };

@@ -81,7 +81,9 @@ impl Verdict {
             return;
         }
         let own = sync.relays.iter().filter(|relay| relay.bootstrap);
-        let failing = own.filter(|relay| fails_for_long(relay, report.now)).count();
+        let failing = own
+            .filter(|relay| fails_for_long(relay, report.now))
+            .count();
         if failing > 0 {
             let what = plural(failing, "bootstrap relay does", "bootstrap relays do");
             self.trouble("network", format!("{what} not answer"));

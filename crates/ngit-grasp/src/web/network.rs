@@ -108,7 +108,12 @@ impl Picture {
         let mut shown: Vec<&Relay> = relays.iter().collect();
         shown.sort_by_key(|relay| {
             let well = relay.look.is_connected();
-            (well, std::cmp::Reverse(relay.per_minute), relay.look, relay.number)
+            (
+                well,
+                std::cmp::Reverse(relay.per_minute),
+                relay.look,
+                relay.number,
+            )
         });
         shown.truncate(MOST);
         shown.sort_by_key(|relay| relay.number);

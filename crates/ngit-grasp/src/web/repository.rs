@@ -155,9 +155,10 @@ fn last_event(found: &Found<'_>) -> String {
         found.conversation.and_then(|talk| talk.last),
     ];
     let last = own.into_iter().flatten().max();
-    last.map_or_else(|| UNKNOWN.to_owned(), |last| {
-        format!("{} ago", span(found.now.saturating_sub(last.0)))
-    })
+    last.map_or_else(
+        || UNKNOWN.to_owned(),
+        |last| format!("{} ago", span(found.now.saturating_sub(last.0))),
+    )
 }
 
 fn standing(sync: RepoSync) -> Standing {

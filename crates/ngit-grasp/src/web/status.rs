@@ -154,12 +154,27 @@ fn part(snapshot: &Snapshot, detailed: bool) -> Part<'_> {
         relays: relay_rows(snapshot, most),
         more_relays: sync.relays.len().saturating_sub(most),
         held_kinds: held_kinds(snapshot),
-        held: hunt.held.iter().take(own(MOST_ROWS)).map(held_row).collect(),
+        held: hunt
+            .held
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(held_row)
+            .collect(),
         more_held: hunt.events_held.saturating_sub(MOST_ROWS),
         hunting: hunting(snapshot),
-        hunts: hunt.repositories.iter().take(own(MOST_HUNTS)).map(hunt_row).collect(),
+        hunts: hunt
+            .repositories
+            .iter()
+            .take(own(MOST_HUNTS))
+            .map(hunt_row)
+            .collect(),
         more_hunts: hunt.repositories_waiting.saturating_sub(MOST_HUNTS),
-        domains: hunt.domains.iter().take(own(MOST_ROWS)).map(domain_row).collect(),
+        domains: hunt
+            .domains
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(domain_row)
+            .collect(),
         git: git(snapshot),
         room: room(machine.room),
         disks: if detailed {
