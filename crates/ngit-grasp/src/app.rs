@@ -242,12 +242,7 @@ async fn measure(store: Arc<Store>, metrics: Arc<Metrics>) {
     loop {
         ticks.tick().await;
         if let Ok(stats) = store.stats() {
-            metrics
-                .store_events
-                .set(i64::try_from(stats.events).unwrap_or(i64::MAX));
-            metrics
-                .store_bytes
-                .set(i64::try_from(stats.disk_bytes).unwrap_or(i64::MAX));
+            metrics.store.show(stats);
         }
     }
 }

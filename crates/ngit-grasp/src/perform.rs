@@ -149,16 +149,16 @@ impl Performer {
             }
         }
         for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(shown) {
-            self.metrics.set_held(name, count, oldest);
+            self.metrics.relay.set_held(name, count, oldest);
         }
         for (standing, name) in STANDINGS {
             let count = core.registry().hosted();
             let count = count.filter(|(_, found)| *found == standing).count();
-            self.metrics.set_repositories(name, count);
+            self.metrics.git.set_repositories(name, count);
         }
         let sync = core.sync().status(now);
         self.notes.show(&sync, Instant::now());
-        let git = self.metrics.git_traffic();
+        let git = self.metrics.git.traffic();
         self.pace.note(&sync, git.pushes, git.clones, now.mono);
         let hunt = core.hunt();
         let (totals, domains) = (hunt.totals(now.mono), hunt.domains(now.mono));
@@ -167,12 +167,12 @@ impl Performer {
 
     /// What happened in the last minute.
     pub fn lately(&self, sync: &Status) -> Lately {
-        let git = self.metrics.git_traffic();
+        let git = self.metrics.git.traffic();
         self.pace.lately(sync, git.pushes, git.clones)
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {
-        self.metrics.repaired(what.label());
+        self.metrics.git.repaired(what.label());
         match what {
             Repair::RefsSetBack => tracing::warn!(%repo, "refs set back to the applied state"),
             Repair::RefsDropped => tracing::warn!(%repo, "refs dropped that nothing stands behind"),
@@ -194,7 +194,7 @@ impl Performer {
     pub fn note_written(&self, outcomes: &[StoreOutcome]) {
         let stored = |outcome: &&StoreOutcome| matches!(outcome, StoreOutcome::Stored(_));
         let stored = outcomes.iter().filter(stored).count();
-        self.metrics.releases.inc_by(stored as u64);
+        self.metrics.relay.releases.inc_by(stored as u64);
     }
 
     pub fn flush(&mut self) {
@@ -206,10 +206,10 @@ impl Performer {
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
         match &answer {
-            Answer::Accepted => self.metrics.events_stored.inc(),
-            Answer::Held => self.metrics.events_held.inc(),
-            Answer::Duplicate => self.metrics.events_duplicate.inc(),
-            Answer::Refused(refusal) => self.metrics.refused(refusal.label()),
+            Answer::Accepted => self.metrics.relay.events_stored.inc(),
+            Answer::Held => self.metrics.relay.events_held.inc(),
+            Answer::Duplicate => self.metrics.relay.events_duplicate.inc(),
+            Answer::Refused(refusal) => self.metrics.relay.refused(refusal.label()),
         }
         if let Some(waiting) = self.waiting.remove(&ticket) {
             waiting.reply.send(waiting.id, Word::Answer(answer));
@@ -219,7 +219,7 @@ impl Performer {
 
     fn decide(&mut self, push: PushId, decision: Decision) {
         if let Decision::Refuse(refusal) = &decision {
-            self.metrics.push(refusal.label());
+            self.metrics.git.push(refusal.label());
         }
         let refused = matches!(decision, Decision::Refuse(_));
         let Some(reply) = self.pushes.get_mut(&push) else {
@@ -237,8 +237,8 @@ impl Performer {
 
     fn report(&mut self, push: PushId, result: Result<(), PushRefusal>) {
         match &result {
-            Ok(()) => self.metrics.push(ACCEPTED),
-            Err(refusal) => self.metrics.push(refusal.label()),
+            Ok(()) => self.metrics.git.push(ACCEPTED),
+            Err(refusal) => self.metrics.git.push(refusal.label()),
         }
         if let Some(reply) = self.pushes.remove(&push) {
             let _ = reply.report.send(result);

@@ -65,11 +65,11 @@ impl Watch {
         Machine {
             events: stats.map_or(0, |stats| stats.events),
             store_bytes: stats.map_or(0, |stats| stats.disk_bytes),
-            connections: metrics.connections.get().unsigned_abs(),
-            subscriptions: metrics.subscriptions.get().unsigned_abs(),
-            git: metrics.git_traffic(),
-            store_failures: metrics.store_failures.get(),
-            git_failures: metrics.git_failures.get(),
+            connections: metrics.relay.connections.get().unsigned_abs(),
+            subscriptions: metrics.relay.subscriptions.get().unsigned_abs(),
+            git: metrics.git.traffic(),
+            store_failures: metrics.store.failures.get(),
+            git_failures: metrics.git.failures.get(),
             room: disks.iter().map(Disk::room).max().unwrap_or_default(),
             disks,
         }
