@@ -13,8 +13,9 @@ use prometheus::{Error, IntCounter, IntGauge, Registry, TextEncoder};
 
 pub use self::git::{ACCEPTED, GitMetrics, SERVED};
 pub use self::hunt::{Ended, HuntMetrics};
+use self::make::Closed;
 use self::make::Maker;
-pub use self::make::{Description, Kind};
+pub use self::make::{Description, Kind, Label};
 pub use self::relay::RelayMetrics;
 pub use self::store::StoreMetrics;
 pub use self::sync::SyncMetrics;
@@ -40,10 +41,10 @@ pub struct Metrics {
 impl Metrics {
     pub fn new() -> Result<Self, Error> {
         let make = Maker::default();
-        let build = make.gauges(
+        let build = make.open_gauges(
             "ngit_build_info",
             "Always 1; the labels say what runs",
-            &["version"],
+            &[Label::open("version")],
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let git = GitMetrics::new(&make)?;
@@ -94,4 +95,40 @@ impl Metrics {
 
 fn number(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A series that begins at one has not risen, as Prometheus sees it.
+    #[test]
+    fn what_can_be_counted_is_there_from_the_start() {
+        let text = Metrics::new().unwrap().render();
+        for series in [
+            "ngit_connections_refused_total{reason=\"per_ip\"} 0",
+            "ngit_events_refused_total{reason=\"signature\"} 0",
+            "ngit_messages_total{type=\"invalid\"} 0",
+            "ngit_query_seconds_count{type=\"COUNT\"} 0",
+            "ngit_held_events{kind=\"state\"} 0",
+            "ngit_repositories{standing=\"served\"} 0",
+            "ngit_pushes_total{result=\"failed\"} 0",
+            "ngit_fetches_total{result=\"aborted\"} 0",
+            "ngit_repairs_total{what=\"hidden\"} 0",
+            "ngit_git_task_seconds_count{task=\"apply\"} 0",
+            "ngit_hunt_fetches_total{end=\"ours\"} 0",
+            "ngit_hunt_rests_total{why=\"busy\"} 0",
+            "ngit_sync_events_total{source=\"daily\"} 0",
+            "ngit_sync_misbehaviour_total{fault=\"flood\"} 0",
+            "ngit_sync_refusals_total{reason=\"ours\"} 0",
+        ] {
+            assert!(text.contains(series), "{series}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is not on the list")]
+    fn a_word_that_is_missing_on_a_list_is_found_by_tests() {
+        Metrics::new().unwrap().git.push("strange");
+    }
 }

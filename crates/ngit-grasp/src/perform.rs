@@ -25,14 +25,14 @@ use crate::status::{Lately, Pace};
 use crate::writer::{self, Order};
 
 /// The kinds that wait for git data, and all that wait with them.
-const HELD_KINDS: [(Option<Kind>, &str); 5] = [
+pub const HELD_KINDS: [(Option<Kind>, &str); 5] = [
     (Some(Kind::ANNOUNCEMENT), "announcement"),
     (Some(Kind::STATE), "state"),
     (Some(nip34::PULL_REQUEST), "pull_request"),
     (Some(nip34::PULL_REQUEST_UPDATE), "pull_request_update"),
     (None, "other"),
 ];
-const STANDINGS: [(Standing, &str); 3] = [
+pub const STANDINGS: [(Standing, &str); 3] = [
     (Standing::Served, "served"),
     (Standing::Held, "held"),
     (Standing::Remembered, "remembered"),

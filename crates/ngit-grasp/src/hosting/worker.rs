@@ -121,6 +121,22 @@ impl Worker {
     }
 }
 
+/// All that `name` says.
+pub const NAMES: [&str; 12] = [
+    "create",
+    "remove",
+    "remove_empty",
+    "retire",
+    "probe",
+    "share",
+    "apply",
+    "set_tips",
+    "look",
+    "prepare_prune",
+    "prune",
+    "drop_prune",
+];
+
 fn name(task: &GitTask) -> &'static str {
     match task {
         GitTask::Create => "create",

@@ -1,15 +1,19 @@
 //! What the operator can watch of repositories: what people push and fetch, and the work on them.
 
-use prometheus::core::Collector as _;
-use prometheus::proto::MetricFamily;
+use grasp_core::Repair;
+use grasp_core::push::PushRefusal;
 use prometheus::{Error, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{LATENCY, Maker, number};
+use super::{Closed, LATENCY, Label, Maker, number};
+use crate::hosting::worker;
+use crate::perform::STANDINGS;
 use crate::status::GitTraffic;
 
 /// The results of a push and of a fetch that went well.
 pub const ACCEPTED: &str = "accepted";
 pub const SERVED: &str = "served";
+
+const FETCHES: [&str; 6] = [SERVED, "refs", "refused", "malformed", "failed", "aborted"];
 
 pub struct GitMetrics {
     pub running: IntGauge,
@@ -20,16 +24,17 @@ pub struct GitMetrics {
     pub leftovers: IntCounter,
     pub pruned_bytes: IntCounter,
     processes: IntGauge,
-    repositories: IntGaugeVec,
-    pushes: IntCounterVec,
-    fetches: IntCounterVec,
-    repairs: IntCounterVec,
-    seconds: HistogramVec,
-    task_seconds: HistogramVec,
+    repositories: Closed<IntGaugeVec>,
+    pushes: Closed<IntCounterVec>,
+    fetches: Closed<IntCounterVec>,
+    repairs: Closed<IntCounterVec>,
+    seconds: Closed<HistogramVec>,
+    task_seconds: Closed<HistogramVec>,
 }
 
 impl GitMetrics {
     pub(super) fn new(make: &Maker) -> Result<Self, Error> {
+        let pushes = [&[ACCEPTED, "lost"], &PushRefusal::LABELS[..]].concat();
         Ok(Self {
             running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
             looking: make.gauge("ngit_git_looking", "Lists of refs and pages being made")?,
@@ -51,66 +56,72 @@ impl GitMetrics {
             repositories: make.gauges(
                 "ngit_repositories",
                 "Repositories announced for this server, by standing",
-                &["standing"],
+                Label::closed("standing", &STANDINGS.map(|(_, name)| name)),
             )?,
-            pushes: make.counters("ngit_pushes_total", "Pushes by result", &["result"])?,
-            fetches: make.counters("ngit_fetches_total", "Fetches by result", &["result"])?,
+            pushes: make.counters(
+                "ngit_pushes_total",
+                "Pushes by result",
+                Label::closed("result", &pushes),
+            )?,
+            fetches: make.counters(
+                "ngit_fetches_total",
+                "Fetches by result",
+                Label::closed("result", &FETCHES),
+            )?,
             repairs: make.counters(
                 "ngit_repairs_total",
                 "Times that disk and store did not agree, by what was done",
-                &["what"],
+                Label::closed("what", &Repair::LABELS),
             )?,
             seconds: make.histograms(
                 "ngit_git_seconds",
                 "Duration of fetches and pushes",
-                &["service"],
+                Label::closed("service", &["fetch", "push"]),
                 &LATENCY,
             )?,
             task_seconds: make.histograms(
                 "ngit_git_task_seconds",
                 "Duration of work on refs and objects",
-                &["task"],
+                Label::closed("task", &worker::NAMES),
                 &LATENCY,
             )?,
         })
     }
 
     pub fn push(&self, result: &'static str) {
-        self.pushes.with_label_values(&[result]).inc();
+        self.pushes.at(result).inc();
     }
 
     pub fn fetch(&self, result: &'static str) {
-        self.fetches.with_label_values(&[result]).inc();
+        self.fetches.at(result).inc();
     }
 
     pub fn repaired(&self, what: &'static str) {
-        self.repairs.with_label_values(&[what]).inc();
+        self.repairs.at(what).inc();
     }
 
     pub fn took(&self, service: &'static str, seconds: f64) {
-        self.seconds.with_label_values(&[service]).observe(seconds);
+        self.seconds.at(service).observe(seconds);
     }
 
     pub fn task(&self, task: &'static str, seconds: f64) {
-        self.task_seconds
-            .with_label_values(&[task])
-            .observe(seconds);
+        self.task_seconds.at(task).observe(seconds);
     }
 
     pub fn set_repositories(&self, standing: &'static str, count: usize) {
-        let repositories = self.repositories.with_label_values(&[standing]);
+        let repositories = self.repositories.at(standing);
         repositories.set(number(count));
     }
 
     /// What git brought and took since the start.
     pub fn traffic(&self) -> GitTraffic {
-        let pushes = self.pushes.with_label_values(&[ACCEPTED]).get();
-        let all: f64 = self.pushes.collect().iter().map(sum).sum();
+        let pushes = self.pushes.at(ACCEPTED).get();
+        let all: u64 = self.pushes.all().iter().map(IntCounter::get).sum();
         GitTraffic {
             running: self.running.get().unsigned_abs(),
             pushes,
-            pushes_refused: (all as u64).saturating_sub(pushes),
-            clones: self.fetches.with_label_values(&[SERVED]).get(),
+            pushes_refused: all.saturating_sub(pushes),
+            clones: self.fetches.at(SERVED).get(),
             received_bytes: self.bytes_in.get(),
             sent_bytes: self.bytes_out.get(),
         }
@@ -119,10 +130,4 @@ impl GitMetrics {
     pub(super) fn count_processes(&self) {
         self.processes.set(number(grasp_git::processes()));
     }
-}
-
-/// Of all series.
-fn sum(family: &MetricFamily) -> f64 {
-    let series = family.get_metric().iter();
-    series.map(|one| one.get_counter().get_value()).sum()
 }

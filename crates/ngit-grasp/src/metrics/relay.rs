@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use grasp_core::admit::Refusal;
 use prometheus::{Error, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{LATENCY, Maker, number};
+use super::{Closed, LATENCY, Label, Maker, number};
+use crate::perform::HELD_KINDS;
+use crate::relay::message::ClientMessage;
 
 pub struct RelayMetrics {
     pub connections: IntGauge,
@@ -17,16 +20,19 @@ pub struct RelayMetrics {
     pub releases: IntCounter,
     pub live_deliveries: IntCounter,
     pub slow_readers: IntCounter,
-    connections_refused: IntCounterVec,
-    messages: IntCounterVec,
-    refused: IntCounterVec,
-    query_seconds: HistogramVec,
-    held: IntGaugeVec,
-    held_oldest: IntGaugeVec,
+    connections_refused: Closed<IntCounterVec>,
+    messages: Closed<IntCounterVec>,
+    refused: Closed<IntCounterVec>,
+    query_seconds: Closed<HistogramVec>,
+    held: Closed<IntGaugeVec>,
+    held_oldest: Closed<IntGaugeVec>,
 }
 
 impl RelayMetrics {
     pub(super) fn new(make: &Maker) -> Result<Self, Error> {
+        let types = [&ClientMessage::LABELS[..], &["invalid"]].concat();
+        let refusals = [&Refusal::LABELS[..], &["malformed", "signature"]].concat();
+        let kinds = Label::closed("kind", &HELD_KINDS.map(|(_, name)| name));
         Ok(Self {
             connections: make.gauge("ngit_connections", "Open websocket connections")?,
             subscriptions: make.gauge("ngit_subscriptions", "Open subscriptions")?,
@@ -57,53 +63,57 @@ impl RelayMetrics {
             connections_refused: make.counters(
                 "ngit_connections_refused_total",
                 "Connections refused, by reason",
-                &["reason"],
+                Label::closed("reason", &["full", "per_ip"]),
             )?,
-            messages: make.counters("ngit_messages_total", "Client messages by type", &["type"])?,
+            messages: make.counters(
+                "ngit_messages_total",
+                "Client messages by type",
+                Label::closed("type", &types),
+            )?,
             refused: make.counters(
                 "ngit_events_refused_total",
                 "Events refused, by reason",
-                &["reason"],
+                Label::closed("reason", &refusals),
             )?,
             query_seconds: make.histograms(
                 "ngit_query_seconds",
                 "From question to last answer",
-                &["type"],
+                Label::closed("type", &["REQ", "COUNT", "NEG"]),
                 &LATENCY,
             )?,
             held: make.gauges(
                 "ngit_held_events",
                 "Events that wait for their git data, by kind",
-                &["kind"],
+                kinds.clone(),
             )?,
             held_oldest: make.gauges(
                 "ngit_held_oldest_seconds",
                 "How long the oldest event of a kind has waited for its git data",
-                &["kind"],
+                kinds,
             )?,
         })
     }
 
     pub fn connection_refused(&self, reason: &'static str) {
-        self.connections_refused.with_label_values(&[reason]).inc();
+        self.connections_refused.at(reason).inc();
     }
 
     pub fn message(&self, kind: &'static str) {
-        self.messages.with_label_values(&[kind]).inc();
+        self.messages.at(kind).inc();
     }
 
     pub fn refused(&self, reason: &'static str) {
-        self.refused.with_label_values(&[reason]).inc();
+        self.refused.at(reason).inc();
     }
 
     pub fn query(&self, kind: &'static str, took: Duration) {
-        let queries = self.query_seconds.with_label_values(&[kind]);
+        let queries = self.query_seconds.at(kind);
         queries.observe(took.as_secs_f64());
     }
 
     pub fn set_held(&self, kind: &'static str, count: usize, oldest: u64) {
-        self.held.with_label_values(&[kind]).set(number(count));
-        let held_oldest = self.held_oldest.with_label_values(&[kind]);
+        self.held.at(kind).set(number(count));
+        let held_oldest = self.held_oldest.at(kind);
         held_oldest.set(number(oldest));
     }
 }
