@@ -20,8 +20,13 @@ pub use self::relay::RelayMetrics;
 pub use self::store::StoreMetrics;
 pub use self::sync::SyncMetrics;
 
+/// Of what is done here.
 const LATENCY: [f64; 12] = [
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0,
+];
+/// Of transfers: from an answer at once to the longest that a clone may take by default.
+const SECONDS: [f64; 14] = [
+    0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0,
 ];
 
 pub struct Metrics {
@@ -123,6 +128,19 @@ mod tests {
             "ngit_sync_refusals_total{reason=\"ours\"} 0",
         ] {
             assert!(text.contains(series), "{series}");
+        }
+    }
+
+    #[test]
+    fn a_clone_of_half_an_hour_is_told_from_one_of_a_minute() {
+        let metrics = Metrics::new().unwrap();
+        metrics.git.took("fetch", 50.0);
+        metrics.git.took("fetch", 1700.0);
+        let text = metrics.render();
+        for (most, count) in [("30", 0), ("60", 1), ("600", 1), ("1800", 2)] {
+            let bucket = r#"ngit_git_seconds_bucket{service="fetch",le="#;
+            let bucket = format!("{bucket}\"{most}\"}} {count}");
+            assert!(text.contains(&bucket), "{bucket}");
         }
     }
 

@@ -4,7 +4,7 @@ use grasp_core::Repair;
 use grasp_core::push::PushRefusal;
 use prometheus::{Error, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{Closed, LATENCY, Label, Maker, number};
+use super::{Closed, LATENCY, Label, Maker, SECONDS, number};
 use crate::hosting::worker;
 use crate::perform::STANDINGS;
 use crate::status::GitTraffic;
@@ -77,7 +77,7 @@ impl GitMetrics {
                 "ngit_git_seconds",
                 "Duration of fetches and pushes",
                 Label::closed("service", &["fetch", "push"]),
-                &LATENCY,
+                &SECONDS,
             )?,
             task_seconds: make.histograms(
                 "ngit_git_task_seconds",

@@ -10,7 +10,7 @@ use grasp_core::hunt::status::{DomainHunt, HuntTotals};
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use rustc_hash::FxHashMap;
 
-use super::{Closed, Label, Maker, number};
+use super::{Closed, Label, Maker, SECONDS, number};
 
 /// Domains with a label of their own.
 const MAX_LABELS: usize = 100;
@@ -18,10 +18,6 @@ const MAX_LABELS: usize = 100;
 const LABEL_FOR: Duration = Duration::from_secs(60 * 60);
 /// All other domains.
 const OTHER: &str = "other";
-/// From an answer at once to the longest that a fetch may take.
-const SECONDS: [f64; 12] = [
-    0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
-];
 
 pub struct HuntMetrics {
     queue_size: IntGauge,
