@@ -17,8 +17,9 @@ use self::make::Closed;
 use self::make::Maker;
 pub use self::make::{Description, Kind, Label};
 pub use self::relay::RelayMetrics;
-pub use self::store::StoreMetrics;
+pub use self::store::{GIT_DISK, RELAY_DISK, StoreMetrics};
 pub use self::sync::SyncMetrics;
+use crate::clock::unix_now;
 
 /// Of what is done here.
 const LATENCY: [f64; 12] = [
@@ -52,6 +53,11 @@ impl Metrics {
             &[Label::open("version")],
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let started = make.gauge(
+            "process_start_time_seconds",
+            "When the server was started, in seconds since 1970",
+        )?;
+        started.set(number(unix_now().0));
         let git = GitMetrics::new(&make)?;
         Ok(Self {
             relay: RelayMetrics::new(&make)?,

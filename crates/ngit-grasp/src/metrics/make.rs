@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
-    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Error, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
 };
 
@@ -80,6 +80,10 @@ pub struct Maker {
 impl Maker {
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
         self.register(Kind::Gauge, IntGauge::new(name, help)?, &[])
+    }
+
+    pub fn ratio(&self, name: &str, help: &str) -> Result<Gauge, Error> {
+        self.register(Kind::Gauge, Gauge::new(name, help)?, &[])
     }
 
     pub fn gauges(

@@ -4,9 +4,10 @@
 use grasp_core::sync::io::{Complaint, Fault};
 use grasp_core::sync::status::{RelayStatus, State};
 use grasp_core::sync::{Health, Source, Status};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{Closed, Label, Maker, number};
+use crate::status::Coverage;
 
 pub struct SyncMetrics {
     tracked: IntGauge,
@@ -16,6 +17,7 @@ pub struct SyncMetrics {
     remembered: IntGauge,
     live_items: IntGauge,
     not_live_items: IntGauge,
+    coverage: Gauge,
     relay_connected: IntGaugeVec,
     relay_status: IntGaugeVec,
     relay_failures: IntGaugeVec,
@@ -34,7 +36,7 @@ const FAILURE: &str = "failure";
 impl SyncMetrics {
     pub(super) fn new(make: &Maker) -> Result<Self, prometheus::Error> {
         let relay = [Label::open("relay")];
-        Ok(Self {
+        let metrics = Self {
             tracked: make.gauge(
                 "ngit_sync_relays_tracked_total",
                 "Other relays that are known",
@@ -59,6 +61,10 @@ impl SyncMetrics {
             not_live_items: make.gauge(
                 "ngit_sync_not_live_items",
                 "Those that are compared now and then, because a relay has no room for them",
+            )?,
+            coverage: make.ratio(
+                "ngit_sync_coverage_ratio",
+                "How much is here of what other relays are known to have; 1 is all",
             )?,
             relay_connected: make.open_gauges(
                 "ngit_sync_relay_connected",
@@ -107,7 +113,9 @@ impl SyncMetrics {
                 "ngit_sync_bytes_received_total",
                 "Bytes of the messages of other relays",
             )?,
-        })
+        };
+        metrics.coverage.set(ratio(Coverage::default()));
+        Ok(metrics)
     }
 
     pub fn attempt(&self, relay: &str, succeeded: bool) {
@@ -141,6 +149,7 @@ impl SyncMetrics {
         self.live_items.set(number(live));
         let not_live = status.relays.iter().map(|relay| relay.not_live);
         self.not_live_items.set(number(not_live.sum::<u64>()));
+        self.coverage.set(ratio(Coverage::of(&status.relays)));
         // What users bring is not told one by one.
         let direct = self.events.at(Source::Direct.label());
         direct.inc_by(status.events.direct.saturating_sub(direct.get()));
@@ -185,5 +194,24 @@ impl SyncMetrics {
         for result in [SUCCESS, FAILURE] {
             let _ = self.attempts.remove_label_values(&[relay, result]);
         }
+    }
+}
+
+/// All is here while nothing is wanted.
+fn ratio(coverage: Coverage) -> f64 {
+    match coverage.known {
+        0 => 1.0,
+        known => coverage.have as f64 / known as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_wants_nothing_has_all_of_it() {
+        assert_eq!(ratio(Coverage::default()), 1.0);
+        assert_eq!(ratio(Coverage { have: 1, known: 4 }), 0.25);
     }
 }
