@@ -12,6 +12,8 @@ use crate::support::{get, start};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/ngit-grasp.json");
 const ALERTS: &str = include_str!("../../../../packaging/prometheus/alerts.yml");
+/// What stands before the metrics that no rule watches.
+const NO_RULE: &str = "# Without a rule, and why:";
 
 fn exported() -> promql::Metrics {
     let metrics = Metrics::new().unwrap();
@@ -74,6 +76,18 @@ fn rules() -> Vec<Rule> {
         .collect()
 }
 
+/// The metrics that no rule watches, each with the reason.
+fn excused() -> BTreeMap<&'static str, &'static str> {
+    let (_, list) = ALERTS.split_once(NO_RULE).unwrap();
+    let lines = list
+        .lines()
+        .skip(1)
+        .map_while(|line| line.strip_prefix('#'));
+    lines
+        .map(|line| line.trim().split_once(": ").unwrap())
+        .collect()
+}
+
 /// The names in `{{name}}` and `{{ $labels.name }}`.
 fn written(text: &str) -> Labels {
     let parts = text.split("{{").skip(1);
@@ -130,15 +144,27 @@ fn what_a_dashboard_can_be_narrowed_to_exists() {
 }
 
 #[test]
-fn every_rule_asks_for_what_exists() {
+fn every_metric_has_a_rule_or_a_reason_to_have_none() {
     let known = known();
+    let mut watched = BTreeSet::new();
     let mut names = BTreeSet::new();
     for Rule { name, asked } in rules() {
-        check(&asked, &known);
+        watched.extend(check(&asked, &known));
         for part in ["severity: ", "summary: ", "description: "] {
             assert!(asked.text.contains(part), "{name} has no {part}");
         }
         assert!(names.insert(name.clone()), "twice: {name}");
+    }
+    watched.remove("up");
+    let excused = excused();
+    let all = exported();
+    for name in all.keys() {
+        let (ruled, excused) = (watched.contains(name), excused.contains_key(name.as_str()));
+        assert_ne!(ruled, excused, "{name}: rule {ruled}, excuse {excused}");
+    }
+    for (name, reason) in excused {
+        assert!(all.contains_key(name), "no metric is called {name}");
+        assert!(!reason.is_empty(), "{name} has no rule and no reason");
     }
 }
 
