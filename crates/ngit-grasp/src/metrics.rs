@@ -38,6 +38,7 @@ pub struct Metrics {
     pub store: StoreMetrics,
     pub hunt: HuntMetrics,
     pub sync: SyncMetrics,
+    // What is counted where HTTP comes in has short names, here and below.
     pub git_running: IntGauge,
     pub git_looking: IntGauge,
     pub git_bytes_in: IntCounter,
