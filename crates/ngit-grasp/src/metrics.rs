@@ -9,6 +9,7 @@ mod relay;
 mod store;
 mod sync;
 
+use prometheus::proto::MetricFamily;
 use prometheus::{Error, IntCounter, IntGauge, Registry, TextEncoder};
 
 pub use self::git::{ACCEPTED, GitMetrics, SERVED};
@@ -98,11 +99,29 @@ impl Metrics {
 
     /// The Prometheus text format.
     pub fn render(&self) -> String {
+        self.write(|_| true)
+    }
+
+    /// Without what names other relays and git servers.
+    pub fn summary(&self) -> String {
+        self.write(|family| !names_others(family))
+    }
+
+    fn write(&self, told: impl Fn(&MetricFamily) -> bool) -> String {
         self.git.count_processes();
+        let mut families = self.registry.gather();
+        families.retain(told);
         TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
+            .encode_to_string(&families)
             .unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+fn names_others(family: &MetricFamily) -> bool {
+    let first = family.get_metric().first();
+    let labels = first.map_or(&[][..], |series| series.get_label());
+    let mut names = labels.iter().map(|label| label.name());
+    names.any(|name| matches!(name, "relay" | "domain"))
 }
 
 fn number(count: impl TryInto<i64>) -> i64 {
