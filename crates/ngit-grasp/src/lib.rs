@@ -17,6 +17,7 @@ pub mod identity;
 pub mod ingest;
 pub mod init;
 pub mod inspect;
+mod measure;
 pub mod metrics;
 mod notes;
 mod perform;

@@ -86,17 +86,17 @@ impl Worker {
             crash::before(name);
             // A start looks at every repository before anything else happens to it.
             if task == GitTask::Look && self.repositories.clear_leftovers(&repo).unwrap_or(false) {
-                self.metrics.leftovers.inc();
+                self.metrics.git.leftovers.inc();
             }
             let outcome = self.perform(&repo, &task).map_err(|error| {
                 if !error.is_busy() {
                     tracing::warn!(%repo, %error, task = name, "work on a repository failed");
-                    self.metrics.git_failures.inc();
+                    self.metrics.git.failures.inc();
                 }
                 Failed
             });
             let took = started.elapsed().as_secs_f64();
-            self.metrics.git_task(name, took);
+            self.metrics.git.task(name, took);
             crash::after(name);
             self.driver.git(job, outcome);
         }
@@ -120,6 +120,22 @@ impl Worker {
         }
     }
 }
+
+/// All that `name` says.
+pub const NAMES: [&str; 12] = [
+    "create",
+    "remove",
+    "remove_empty",
+    "retire",
+    "probe",
+    "share",
+    "apply",
+    "set_tips",
+    "look",
+    "prepare_prune",
+    "prune",
+    "drop_prune",
+];
 
 fn name(task: &GitTask) -> &'static str {
     match task {

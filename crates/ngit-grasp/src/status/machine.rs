@@ -65,9 +65,9 @@ impl Watch {
         Some(Machine {
             events: stats.map_or(0, |stats| stats.events),
             store_bytes: stats.map_or(0, |stats| stats.disk_bytes),
-            connections: metrics.connections.get().unsigned_abs(),
-            subscriptions: metrics.subscriptions.get().unsigned_abs(),
-            git: metrics.git_traffic(),
+            connections: metrics.relay.connections.get().unsigned_abs(),
+            subscriptions: metrics.relay.subscriptions.get().unsigned_abs(),
+            git: metrics.git.traffic(),
             room: disks.iter().map(Disk::room).max().unwrap_or_default(),
             disks,
         })
