@@ -8,9 +8,12 @@ const INTRO: &str = "\
 <!-- Generated from the metrics in the code; edits here are overwritten. -->
 
 `GET /metrics` tells these in the text format of Prometheus, unless `NGIT_METRICS_ENABLED` is
-`false`. It is open to everybody who reaches the server; a proxy can close it. In
-[packaging/](../../packaging/README.md) are a dashboard for Grafana that draws all of them, and alert
-rules for Prometheus: a metric has a rule, or the file says why it needs none.
+`false`. It is open to everybody who reaches the server; a proxy can close it. What is named after
+a relay or a git server is told to the operator alone: to a Prometheus on another machine, or beside
+a proxy, only if it shows `NGIT_STATUS_TOKEN` (`authorization: credentials` in its configuration).
+
+In [packaging/](../../packaging/README.md) are a dashboard for Grafana that draws all of them, and
+alert rules for Prometheus: a metric has a rule, or the file says why it needs none.
 
 Labels are closed lists or bounded in number. Of a histogram, Prometheus sees `_bucket`, `_sum` and
 `_count`. Where all values of a label are known, each has a series from the start; what is named
