@@ -36,6 +36,7 @@ mod nip77;
 mod nips;
 mod packaging;
 mod repair;
+mod shown;
 mod status;
 mod status_page;
 mod support;
