@@ -5,10 +5,11 @@
 //! a public name and are not run; `packaging.rs` looks at what they name.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::support::{bin, skipped, to_json};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Pages wait for other servers to notice what happened.
 const DEADLINE: Duration = Duration::from_secs(180);
+/// What servers on the pages listen on.
+const PORTS: [u16; 3] = [7334, 7401, 7402];
 /// Who signed the demo; everybody can know this key.
 const ADA: u64 = 2026;
 const FIRST: (u64, &str) = (1_767_225_600, "bd811b2dfbe31d1ec123055b371cc2c90a2ed81a");
@@ -65,40 +68,64 @@ fn script(blocks: &[Block], outputs: &Path) -> String {
     script
 }
 
-/// In a network of its own, so that the ports on the page are free.
-fn shell(script: &str, dir: &Path) -> Command {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut command = Command::new("unshare");
-    command
-        .args([
-            "--map-root-user",
-            "--net",
-            "--kill-child",
-            "--pid",
-            "--fork",
-        ])
-        .args(["bash", "-c"])
-        .arg(format!("set -eu\nip link set lo up\n{script}"))
-        .current_dir(dir)
-        .env_clear()
-        .env("PATH", path)
-        .env("HOME", dir)
-        .env("TMPDIR", dir)
-        .stdin(Stdio::null())
-        .process_group(0);
-    command
+/// Where a page runs.
+enum Network {
+    /// Made for it, so that the ports on the page are free.
+    Own,
+    /// Everybody's, in a machine that does not let us make one; one page after the other.
+    Shared { _turn: MutexGuard<'static, ()> },
 }
 
-/// Whether this machine lets us make a network, and has what the pages use beside git.
-fn can_run(dir: &Path) -> bool {
-    let tried = shell("command -v curl > curl.txt", dir)
-        .stderr(Stdio::null())
-        .status();
-    tried.is_ok_and(|status| status.success())
+impl Network {
+    fn find(dir: &Path) -> Option<Self> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        if Self::Own.works(dir) {
+            return Some(Self::Own);
+        }
+        let turn = ONE_AT_A_TIME.lock();
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let shared = Self::Shared { _turn };
+        (PORTS.iter().all(free) && shared.works(dir)).then_some(shared)
+    }
+
+    /// Whether there is what pages use beside git.
+    fn works(&self, dir: &Path) -> bool {
+        let mut tried = self.shell("command -v curl > curl.txt", dir);
+        let status = tried.stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn shell(&self, script: &str, dir: &Path) -> Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut command = match self {
+            Self::Own => {
+                let mut command = Command::new("unshare");
+                command.args(["--map-root-user", "--net", "--pid", "--fork"]);
+                command.args(["--kill-child", "bash", "-c"]);
+                command.arg(format!("set -eu\nip link set lo up\n{script}"));
+                command
+            }
+            Self::Shared { .. } => {
+                let mut command = Command::new("bash");
+                command.arg("-c").arg(format!("set -eu\n{script}"));
+                command
+            }
+        };
+        command
+            .current_dir(dir)
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", dir)
+            .env("TMPDIR", dir)
+            .stdin(Stdio::null())
+            .process_group(0);
+        command
+    }
 }
 
 /// The repository as its reader has it after `cargo build --release`, as far as pages use it.
-fn checkout(dir: &Path) {
+pub fn checkout(dir: &Path) {
     let release = dir.join("target/release");
     fs::create_dir_all(&release).unwrap();
     fs::create_dir(dir.join("docs")).unwrap();
@@ -118,16 +145,16 @@ fn run_page(page: &str) {
     for dir in [&work, &outputs] {
         fs::create_dir(dir).unwrap();
     }
-    if !can_run(dir.path()) {
+    let Some(network) = Network::find(dir.path()) else {
         return skipped(&format!(
-            "{page} needs a network namespace of its own, ip and curl"
+            "{page} needs curl, and the ports {PORTS:?} or a network of its own"
         ));
-    }
+    };
     checkout(&work);
     let text = fs::read_to_string(Path::new(ROOT).join("docs").join(page)).unwrap();
     let blocks = blocks(&text);
     assert!(!blocks.is_empty(), "{page} has no commands");
-    let ended = finish(shell(&script(&blocks, &outputs), &work));
+    let ended = finish(network.shell(&script(&blocks, &outputs), &work));
     let mut problems = Vec::new();
     for (n, block) in blocks.iter().enumerate() {
         let printed = fs::read_to_string(outputs.join(n.to_string()));
@@ -148,20 +175,21 @@ fn run_page(page: &str) {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// True if it ended well.
+/// True if it ended well. Nothing that it began is left.
 fn finish(mut command: Command) -> bool {
     let mut child = command.spawn().unwrap();
-    let pid = child.id();
+    let group = format!("-{}", child.id());
     let (done, ended) = mpsc::channel();
     thread::spawn(move || done.send(child.wait()));
-    match ended.recv_timeout(DEADLINE) {
+    let well = match ended.recv_timeout(DEADLINE) {
         Ok(status) => status.unwrap().success(),
-        Err(_) => {
-            let group = format!("-{pid}");
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
-            false
-        }
-    }
+        Err(_) => false,
+    };
+    let _ = Command::new("kill")
+        .args(["-KILL", "--", &group])
+        .stderr(Stdio::null())
+        .status();
+    well
 }
 
 fn logs(dir: &Path) -> String {
