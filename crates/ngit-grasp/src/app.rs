@@ -131,7 +131,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     ));
     let site = Arc::new(Site::new(
         &config,
-        identity.pubkey,
+        &identity,
         &instance,
         relay,
         git,
@@ -169,7 +169,7 @@ fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remot
         allow_private: config.allow_private_addresses,
         connect_timeout: config.sync_connect_timeout,
         beat: remote::BEAT,
-        signer: Signer::new(config.sync_auth, identity.secret()),
+        signer: Signer::new(config.sync_auth, identity),
         instance: instance.to_owned(),
     }
 }

@@ -363,13 +363,15 @@ impl Driver {
             Message::Remote(input, _turn) => self.feed(*input, now),
             Message::Idle(asked) => self.asked_idle.push(asked),
             Message::WindDown => self.wind_down(),
+            // Whoever is gone does not want to know.
+            Message::Status(asked) if asked.is_closed() => {}
+            Message::Repository(_, asked) if asked.is_closed() => {}
             Message::Status(asked) => {
-                // Whoever is gone does not want to know.
                 let lately = |sync: &_| self.performer.lately(sync);
                 let _ = asked.send(Report::of(&self.core, lately, now));
             }
             Message::Repository(repo, asked) => {
-                let _ = asked.send(RepoSync::of(&self.core, &repo));
+                let _ = asked.send(RepoSync::of(&self.core, &repo, now.unix));
             }
             Message::Stop => {
                 self.wind_down();

@@ -260,12 +260,30 @@ impl Metrics {
 
     /// The Prometheus text format.
     pub fn render(&self) -> String {
+        self.write(|_| true)
+    }
+
+    /// Without what names other relays and git servers.
+    pub fn summary(&self) -> String {
+        self.write(|family| !names_others(family))
+    }
+
+    fn write(&self, told: impl Fn(&prometheus::proto::MetricFamily) -> bool) -> String {
         let processes = i64::try_from(grasp_git::processes());
         self.git_processes.set(processes.unwrap_or(i64::MAX));
+        let mut families = self.registry.gather();
+        families.retain(told);
         TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
+            .encode_to_string(&families)
             .unwrap_or_else(|error| format!("# {error}\n"))
     }
+}
+
+fn names_others(family: &prometheus::proto::MetricFamily) -> bool {
+    let first = family.get_metric().first();
+    let labels = first.map_or(&[][..], |series| series.get_label());
+    let mut names = labels.iter().map(|label| label.name());
+    names.any(|name| matches!(name, "relay" | "domain"))
 }
 
 /// Of all series.

@@ -21,7 +21,7 @@ use crate::metrics::{ACCEPTED, Metrics};
 use crate::notes::{HuntNotes, Notes};
 use crate::relay::live;
 use crate::remote::Remotes;
-use crate::status::{Lately, Pace};
+use crate::status::{Counts, Lately, Pace};
 use crate::writer::{self, Order};
 
 /// The kinds that wait for git data, and all that wait with them.
@@ -158,17 +158,24 @@ impl Performer {
         }
         let sync = core.sync().status(now);
         self.notes.show(&sync, Instant::now());
-        let git = self.metrics.git_traffic();
-        self.pace.note(&sync, git.pushes, git.clones, now.mono);
+        self.pace.note(&sync, self.counts(), now.mono);
         let hunt = core.hunt();
         let (totals, domains) = (hunt.totals(now.mono), hunt.domains(now.mono));
         self.hunt_notes.show(&totals, &domains, Instant::now());
     }
 
-    /// What happened in the last minute.
     pub fn lately(&self, sync: &Status) -> Lately {
+        self.pace.lately(sync, self.counts())
+    }
+
+    fn counts(&self) -> Counts {
         let git = self.metrics.git_traffic();
-        self.pace.lately(sync, git.pushes, git.clones)
+        Counts {
+            pushes: git.pushes,
+            clones: git.clones,
+            store_failures: self.metrics.store_failures.get(),
+            git_failures: self.metrics.git_failures.get(),
+        }
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {

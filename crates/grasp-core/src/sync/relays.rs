@@ -26,6 +26,8 @@ pub struct Relay {
     pub pending: Items,
     /// Its history is here.
     pub confirmed: Items,
+    /// Its history was here once. A doubt is no loss: what we have, we have.
+    pub read: Items,
     /// `target - pending - confirmed`, kept up with them: a new root costs one bit, not a
     /// comparison of everything.
     missing: Items,
@@ -86,6 +88,7 @@ impl RelaySyncIndex {
             target: Items::announcements(),
             pending: Items::default(),
             confirmed: Items::default(),
+            read: Items::default(),
             missing: Items::announcements(),
         };
         let no = RelayNo(self.next);
@@ -137,6 +140,7 @@ impl Relay {
             &mut self.target,
             &mut self.pending,
             &mut self.confirmed,
+            &mut self.read,
             &mut self.missing,
         ] {
             set.remove(items);
@@ -166,6 +170,7 @@ impl Relay {
         items.keep(&self.pending);
         self.pending.remove(&items);
         self.confirmed.add(&items);
+        self.read.add(&items);
     }
 
     /// These are to be looked at again. Those of them that were confirmed.
@@ -187,9 +192,10 @@ impl Relay {
     pub fn audit(&self) -> Result<(), String> {
         let mut missing = self.target.without(&self.pending);
         missing.remove(&self.confirmed);
-        let stray = [&self.pending, &self.confirmed]
+        let stray = [&self.pending, &self.confirmed, &self.read]
             .iter()
-            .any(|set| !set.without(&self.target).is_empty());
+            .any(|set| !set.without(&self.target).is_empty())
+            || !self.confirmed.without(&self.read).is_empty();
         if missing != self.missing || stray || self.pending.overlaps(&self.confirmed) {
             return Err(format!("the sets of {} do not add up", self.url));
         }

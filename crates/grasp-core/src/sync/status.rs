@@ -64,6 +64,8 @@ pub struct RelayStatus {
     pub paged: u64,
     pub reconciled: u64,
     pub missing: u64,
+    /// Items whose history was read to its end, now or before the line was lost.
+    pub read: u64,
     /// Everything that it had before this is known.
     pub covered: Option<Timestamp>,
     /// Milliseconds from the date of a live event to its arrival, lately.
@@ -180,6 +182,7 @@ impl Sync {
             paged: if compares { 0 } else { here },
             reconciled: if compares { here } else { 0 },
             missing: relay.missing().len() + relay.pending.len(),
+            read: relay.read.len(),
             covered: memory.covered,
             lag_ms: peer.lag_ms,
             coverage: share(

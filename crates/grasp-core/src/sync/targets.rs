@@ -329,6 +329,7 @@ mod tests {
         assert_eq!(relay.missing(), &all);
         relay.doubt(&relay.target.clone());
         assert_eq!(relay.missing().len(), 3);
+        assert_eq!(relay.read, first, "a doubt is no loss");
         targets.audit().unwrap();
     }
 

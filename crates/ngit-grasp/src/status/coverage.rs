@@ -1,5 +1,6 @@
 //! What we have of what we know exists: of each repository, issue, patch and pull request at each
-//! relay that has it, is its history here?
+//! relay that has it, was its history read to the end? A lost line and the daily comparison take
+//! nothing away.
 
 use grasp_core::sync::Health;
 use grasp_core::sync::status::RelayStatus;
@@ -26,10 +27,9 @@ impl Coverage {
     }
 
     pub fn at(relay: &RelayStatus) -> Self {
-        let have = relay.paged + relay.reconciled;
         Self {
-            have,
-            known: have + relay.missing,
+            have: relay.read,
+            known: relay.live + relay.not_live,
         }
     }
 
@@ -42,6 +42,16 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_dead_are_left_out_and_the_lost_keep_what_was_read() {
+        use crate::status::snapshot::relay;
+        let mut read = relay("wss://a.example");
+        read.read = read.live + read.not_live;
+        let mut dead = relay("wss://b.example");
+        dead.health.health = Health::Dead;
+        assert_eq!(Coverage::of(&[read, dead]).per_cent(), Some(100));
+    }
 
     #[test]
     fn a_hundred_per_cent_means_all() {

@@ -10,14 +10,18 @@ use grasp_core::sync::status::{RelayStatus, State};
 
 use super::network::{Look, Picture, Relay};
 use super::render;
-use super::words::{bytes, grouped, moment};
+use super::words::{bytes, grouped, kind_words, moment};
 use crate::disk::{Disk, Room};
 use crate::inspect::span;
 use crate::status::verdict::{Verdict, plural};
 use crate::status::{Audience, Coverage, Form, HeldEvent, Snapshot};
 
-/// Rows of each table: more than anybody reads, and 100 kB of page at most.
+/// Rows of each table, for the operator and for others.
 const MOST_ROWS: usize = 100;
+const MOST_PUBLIC_ROWS: usize = 24;
+/// Hunts have lines of their own: 20 of 5 servers with addresses of 512 bytes are 50 kB.
+const MOST_HUNTS: usize = 20;
+const MOST_SERVERS: usize = 5;
 
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -29,12 +33,13 @@ struct Page<'a> {
 
 #[derive(Template)]
 #[template(path = "status_part.html")]
-struct Part {
+struct Part<'a> {
     detailed: bool,
     as_of: String,
+    as_of_iso: String,
     uptime: String,
     version: &'static str,
-    verdict: Verdict,
+    verdict: &'a Verdict,
     tiles: Vec<Tile>,
     picture: Picture,
     legend: Vec<(Look, usize)>,
@@ -94,6 +99,7 @@ struct HuntRow {
     done: usize,
     servers: usize,
     told: Vec<(String, String)>,
+    more_servers: usize,
 }
 
 struct DomainRow {
@@ -122,39 +128,53 @@ pub fn status_part(snapshot: &Snapshot, audience: Audience) -> Arc<str> {
     })
 }
 
-fn part(snapshot: &Snapshot, detailed: bool) -> Part {
+fn part(snapshot: &Snapshot, detailed: bool) -> Part<'_> {
     let (report, machine) = (&snapshot.report, &snapshot.machine);
     let (sync, hunt) = (&report.sync, &report.hunt);
-    let mut all: Vec<&RelayStatus> = sync.relays.iter().collect();
-    all.sort_by(|one, other| (look(one), &one.url).cmp(&(look(other), &other.url)));
-    let drawn: Vec<Relay> = all
-        .iter()
-        .map(|one| drawn(one, snapshot, detailed))
-        .collect();
-    let of = |wanted: Look| all.iter().filter(|one| look(one) == wanted).count();
+    let drawn = drawn(snapshot, detailed);
+    let of = |wanted: Look| drawn.iter().filter(|one| one.look == wanted).count();
     let legend = Look::ALL.map(|look| (look, of(look)));
-    // Lists are the operator's.
-    let rows = if detailed { MOST_ROWS } else { 0 };
-    let relays = all.iter().take(rows).enumerate();
-    let relays = relays.map(|(n, one)| relay_row(n + 1, one, snapshot));
+    let most = if detailed {
+        MOST_ROWS
+    } else {
+        MOST_PUBLIC_ROWS
+    };
+    // Held events, hunts, domains and disks are the operator's.
+    let own = |most: usize| if detailed { most } else { 0 };
     Part {
         detailed,
         as_of: moment(report.now.0),
+        as_of_iso: format!("{}Z", moment(report.now.0).replace(' ', "T")),
         uptime: span(report.uptime_secs),
         version: report.version,
-        verdict: Verdict::of(snapshot),
+        verdict: &snapshot.verdict,
         tiles: glance(snapshot),
         picture: Picture::of(&drawn),
         legend: legend.into_iter().filter(|(_, n)| *n > 0).collect(),
-        relays: relays.collect(),
-        more_relays: all.len().saturating_sub(MOST_ROWS),
+        relays: relay_rows(snapshot, most),
+        more_relays: sync.relays.len().saturating_sub(most),
         held_kinds: held_kinds(snapshot),
-        held: hunt.held.iter().take(rows).map(held_row).collect(),
+        held: hunt
+            .held
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(held_row)
+            .collect(),
         more_held: hunt.events_held.saturating_sub(MOST_ROWS),
         hunting: hunting(snapshot),
-        hunts: hunt.repositories.iter().take(rows).map(hunt_row).collect(),
-        more_hunts: hunt.repositories_waiting.saturating_sub(MOST_ROWS),
-        domains: hunt.domains.iter().take(rows).map(domain_row).collect(),
+        hunts: hunt
+            .repositories
+            .iter()
+            .take(own(MOST_HUNTS))
+            .map(hunt_row)
+            .collect(),
+        more_hunts: hunt.repositories_waiting.saturating_sub(MOST_HUNTS),
+        domains: hunt
+            .domains
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(domain_row)
+            .collect(),
         git: git(snapshot),
         room: room(machine.room),
         disks: if detailed {
@@ -297,8 +317,17 @@ fn per_minute(relay: &RelayStatus, snapshot: &Snapshot) -> u64 {
     relays.get(&relay.url).copied().unwrap_or_default()
 }
 
-fn drawn(relay: &RelayStatus, snapshot: &Snapshot, detailed: bool) -> Relay {
-    Relay {
+/// Numbered by their addresses: a relay keeps its number whatever happens to it.
+fn numbered(snapshot: &Snapshot) -> Vec<(usize, &RelayStatus)> {
+    let mut all: Vec<&RelayStatus> = snapshot.report.sync.relays.iter().collect();
+    all.sort_by(|one, other| one.url.cmp(&other.url));
+    (1..).zip(all).collect()
+}
+
+fn drawn(snapshot: &Snapshot, detailed: bool) -> Vec<Relay> {
+    let all = numbered(snapshot).into_iter();
+    all.map(|(number, relay)| Relay {
+        number,
         name: if detailed {
             relay.url.clone()
         } else {
@@ -306,12 +335,27 @@ fn drawn(relay: &RelayStatus, snapshot: &Snapshot, detailed: bool) -> Relay {
         },
         look: look(relay),
         per_minute: per_minute(relay, snapshot),
-    }
+    })
+    .collect()
+}
+
+/// Those that need somebody first.
+fn relay_rows(snapshot: &Snapshot, most: usize) -> Vec<RelayRow> {
+    let mut all = numbered(snapshot);
+    all.sort_by_key(|(number, relay)| (look(relay), *number));
+    all.truncate(most);
+    let rows = all.into_iter();
+    rows.map(|(number, relay)| relay_row(number, relay, snapshot))
+        .collect()
 }
 
 fn relay_row(number: usize, relay: &RelayStatus, snapshot: &Snapshot) -> RelayRow {
     let now = snapshot.report.now.0;
-    let coverage = Coverage::at(relay);
+    // What a dead relay keeps to itself is not known to exist.
+    let coverage = match relay.health.health {
+        Health::Dead => Coverage::default(),
+        Health::Healthy | Health::Degraded => Coverage::at(relay),
+    };
     let record = &relay.record;
     let failures = relay.health.failures;
     let why = match (relay.why, failures) {
@@ -346,7 +390,7 @@ fn lag(milliseconds: u64) -> String {
 
 fn held_kinds(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let held = snapshot.report.held.iter();
-    held.map(|(kind, count)| (*kind, grouped(*count as u64)))
+    held.map(|(kind, count)| (kind_words(kind, *count), grouped(*count as u64)))
         .collect()
 }
 
@@ -358,7 +402,7 @@ fn held_row(event: &HeldEvent) -> HeldRow {
     };
     HeldRow {
         id: event.id.to_string(),
-        kind: event.kind,
+        kind: kind_words(event.kind, 1),
         age: span(event.waiting_secs),
         expires: span(event.expires_secs),
         waits_for,
@@ -398,7 +442,7 @@ fn hunting(snapshot: &Snapshot) -> String {
 
 fn hunt_row(hunt: &RepoHunt) -> HuntRow {
     let done = hunt.servers.iter().filter(|server| server.state == "done");
-    let told = hunt.servers.iter().map(|server| {
+    let told = hunt.servers.iter().take(MOST_SERVERS).map(|server| {
         let last = server.last.as_ref().map(|last| {
             let end = last.end.replace('_', " ");
             format!("{end} {} ago", span(last.secs_ago))
@@ -425,6 +469,7 @@ fn hunt_row(hunt: &RepoHunt) -> HuntRow {
         done: done.count(),
         servers: hunt.servers.len(),
         told: told.collect(),
+        more_servers: hunt.servers.len().saturating_sub(MOST_SERVERS),
     }
 }
 

@@ -220,6 +220,24 @@ fn a_disconnect_forgets_what_was_pending() {
     assert_eq!(sets(&peers), (0, 2), "E9");
 }
 
+/// E17: what was read stays read, whatever becomes of the line.
+#[test]
+fn a_lost_line_and_the_daily_comparison_take_nothing_away() {
+    let mut peers = Peers::connected(ONE);
+    let relay = peers.relay(ONE);
+    let sets = |peers: &Peers| {
+        let known = peers.sync.targets().relays.get(relay).unwrap();
+        (known.read.len(), known.confirmed.len())
+    };
+    assert_eq!(sets(&peers), (0, 0));
+    peers.answer_all(ONE);
+    assert_eq!(sets(&peers), (2, 2));
+    peers.pass_with(ONE, 26 * HOUR);
+    assert_eq!(sets(&peers), (2, 0), "compared again");
+    peers.say(ONE, FromRelay::Down(End::Closed));
+    assert_eq!(sets(&peers), (2, 0));
+}
+
 #[test]
 fn without_nip77_pages_are_asked_and_one_warning_given() {
     let mut peers = Peers::connected(ONE);
