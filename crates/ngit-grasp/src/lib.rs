@@ -21,6 +21,7 @@ pub mod metrics;
 mod notes;
 mod perform;
 pub mod phase;
+mod purge;
 pub mod relay;
 pub mod remote;
 pub mod status;

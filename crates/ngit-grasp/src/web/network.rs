@@ -3,6 +3,8 @@
 
 use std::f64::consts::TAU;
 
+use grasp_core::sync::Health;
+
 /// On one ring more would touch each other.
 pub const MOST: usize = 24;
 const WIDTH: f64 = 480.0;
@@ -33,6 +35,16 @@ impl Look {
         Look::Failing,
         Look::Dead,
     ];
+
+    pub fn of(connected: bool, in_step: bool, health: Health) -> Self {
+        match (connected, in_step, health) {
+            (true, true, _) => Look::Well,
+            (true, false, _) => Look::Busy,
+            (false, _, Health::Dead) => Look::Dead,
+            (false, _, Health::Degraded) => Look::Failing,
+            (false, _, Health::Healthy) => Look::Idle,
+        }
+    }
 
     /// The name of its colour.
     pub fn class(self) -> &'static str {

@@ -4,7 +4,6 @@ use askama::Template;
 use grasp_core::RepoId;
 use grasp_core::git::RefName;
 use grasp_core::nip34::announcement::all_values;
-use grasp_core::sync::Health;
 use grasp_git::{CommitSummary, GitError, Objects, Ref, RefSet, Repo};
 
 use super::network::Look;
@@ -13,7 +12,7 @@ use super::words::{date, kind_words};
 use crate::hosting::conversation::{Completeness, Conversation};
 use crate::hosting::overview::Overview;
 use crate::inspect::span;
-use crate::status::{RepoRelay, RepoSync};
+use crate::status::RepoSync;
 
 /// Refs of each kind that a page shows.
 const MAX_SHOWN: usize = 100;
@@ -163,7 +162,7 @@ fn last_event(found: &Found<'_>) -> String {
 
 fn standing(sync: RepoSync) -> Standing {
     let relays = sync.relays.into_iter().map(|relay| RelayRow {
-        look: look(&relay),
+        look: Look::of(relay.connected, relay.in_step, relay.health),
         url: relay.url,
         read: relay.read,
         wanted: relay.wanted,
@@ -178,16 +177,6 @@ fn standing(sync: RepoSync) -> Standing {
         hunted: sync.hunted,
         relays: relays.collect(),
         left_out: sync.left_out,
-    }
-}
-
-fn look(relay: &RepoRelay) -> Look {
-    match (relay.connected, relay.in_step, relay.health) {
-        (true, true, _) => Look::Well,
-        (true, false, _) => Look::Busy,
-        (false, _, Health::Dead) => Look::Dead,
-        (false, _, Health::Degraded) => Look::Failing,
-        (false, _, Health::Healthy) => Look::Idle,
     }
 }
 

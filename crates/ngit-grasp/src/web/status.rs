@@ -1,27 +1,27 @@
 //! The status page: whether all is well, in words and numbers, and for the operator every relay,
 //! held event, hunt, git server and disk. The stream of updates sends the same part of the page.
 
+mod rows;
+
 use std::sync::Arc;
 
 use askama::Template;
-use grasp_core::hunt::status::{DomainHunt, RepoHunt};
-use grasp_core::sync::Health;
-use grasp_core::sync::status::{RelayStatus, State};
 
-use super::network::{Look, Picture, Relay};
+use self::rows::{
+    DomainRow, HeldRow, HuntRow, RelayRow, domain_row, drawn, held_row, hunt_row, relay_rows,
+};
+use super::network::{Look, Picture};
 use super::render;
 use super::words::{bytes, grouped, kind_words, moment};
 use crate::disk::{Disk, Room};
 use crate::inspect::span;
 use crate::status::verdict::{Verdict, plural};
-use crate::status::{Audience, Coverage, Form, HeldEvent, Snapshot};
+use crate::status::{Audience, Coverage, Form, Snapshot};
 
 /// Rows of each table, for the operator and for others.
 const MOST_ROWS: usize = 100;
 const MOST_PUBLIC_ROWS: usize = 24;
-/// Hunts have lines of their own: 20 of 5 servers with addresses of 512 bytes are 50 kB.
 const MOST_HUNTS: usize = 20;
-const MOST_SERVERS: usize = 5;
 
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -63,54 +63,6 @@ struct Tile {
     meaning: &'static str,
     value: String,
     note: String,
-}
-
-struct RelayRow {
-    number: usize,
-    url: String,
-    bootstrap: bool,
-    look: Look,
-    why: String,
-    coverage: String,
-    per_cent: u64,
-    per_minute: String,
-    found: String,
-    lag: String,
-    next: String,
-}
-
-struct HeldRow {
-    id: String,
-    kind: &'static str,
-    age: String,
-    expires: String,
-    waits_for: String,
-    of: String,
-    short_of: String,
-}
-
-struct HuntRow {
-    repository: String,
-    short: String,
-    waiting: String,
-    missing: u32,
-    attempts: u32,
-    next: String,
-    done: usize,
-    servers: usize,
-    told: Vec<(String, String)>,
-    more_servers: usize,
-}
-
-struct DomainRow {
-    domain: String,
-    now: String,
-    minute: String,
-    /// Per cent of the minute's budget.
-    used: u64,
-    failures: u32,
-    rests: String,
-    waiting: usize,
 }
 
 pub fn status_page(name: &str, snapshot: &Snapshot, audience: Audience) -> String {
@@ -302,127 +254,10 @@ fn disks(snapshot: &Snapshot) -> Vec<Tile> {
     tiles
 }
 
-fn look(relay: &RelayStatus) -> Look {
-    match (relay.state, relay.health.health) {
-        (State::Connected, _) => Look::Well,
-        (State::Syncing, _) => Look::Busy,
-        (_, Health::Dead) => Look::Dead,
-        (_, Health::Degraded) => Look::Failing,
-        (State::Connecting | State::Disconnected, Health::Healthy) => Look::Idle,
-    }
-}
-
-fn per_minute(relay: &RelayStatus, snapshot: &Snapshot) -> u64 {
-    let relays = &snapshot.report.lately.relays;
-    relays.get(&relay.url).copied().unwrap_or_default()
-}
-
-/// Numbered by their addresses: a relay keeps its number whatever happens to it.
-fn numbered(snapshot: &Snapshot) -> Vec<(usize, &RelayStatus)> {
-    let mut all: Vec<&RelayStatus> = snapshot.report.sync.relays.iter().collect();
-    all.sort_by(|one, other| one.url.cmp(&other.url));
-    (1..).zip(all).collect()
-}
-
-fn drawn(snapshot: &Snapshot, detailed: bool) -> Vec<Relay> {
-    let all = numbered(snapshot).into_iter();
-    all.map(|(number, relay)| Relay {
-        number,
-        name: if detailed {
-            relay.url.clone()
-        } else {
-            String::new()
-        },
-        look: look(relay),
-        per_minute: per_minute(relay, snapshot),
-    })
-    .collect()
-}
-
-/// Those that need somebody first.
-fn relay_rows(snapshot: &Snapshot, most: usize) -> Vec<RelayRow> {
-    let mut all = numbered(snapshot);
-    all.sort_by_key(|(number, relay)| (look(relay), *number));
-    all.truncate(most);
-    let rows = all.into_iter();
-    rows.map(|(number, relay)| relay_row(number, relay, snapshot))
-        .collect()
-}
-
-fn relay_row(number: usize, relay: &RelayStatus, snapshot: &Snapshot) -> RelayRow {
-    let now = snapshot.report.now.0;
-    // What a dead relay keeps to itself is not known to exist.
-    let coverage = match relay.health.health {
-        Health::Dead => Coverage::default(),
-        Health::Healthy | Health::Degraded => Coverage::at(relay),
-    };
-    let record = &relay.record;
-    let failures = relay.health.failures;
-    let why = match (relay.why, failures) {
-        (Some(why), 2..) => format!("{why}, {failures} in a row"),
-        (why, _) => why.unwrap_or_default().to_owned(),
-    };
-    let next = match relay.next.at {
-        Some(at) => format!("{} in {}", relay.next.what, span(at.0.saturating_sub(now))),
-        None => relay.next.what.to_owned(),
-    };
-    RelayRow {
-        number,
-        url: relay.url.clone(),
-        bootstrap: relay.bootstrap,
-        look: look(relay),
-        why,
-        coverage: share(coverage),
-        per_cent: coverage.per_cent().unwrap_or_default(),
-        per_minute: grouped(per_minute(relay, snapshot)),
-        found: grouped(record.live + record.catch_up + record.daily),
-        lag: relay.lag_ms.map_or_else(|| "–".to_owned(), lag),
-        next,
-    }
-}
-
-fn lag(milliseconds: u64) -> String {
-    match milliseconds {
-        0..=9_999 => format!("{milliseconds} ms"),
-        _ => span(milliseconds / 1_000),
-    }
-}
-
 fn held_kinds(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let held = snapshot.report.held.iter();
     held.map(|(kind, count)| (kind_words(kind, *count), grouped(*count as u64)))
         .collect()
-}
-
-fn held_row(event: &HeldEvent) -> HeldRow {
-    let waits_for = match event.missing {
-        0 => event.waits_for.to_owned(),
-        1 => format!("{}, 1 object", event.waits_for),
-        missing => format!("{}, {missing} objects", event.waits_for),
-    };
-    HeldRow {
-        id: event.id.to_string(),
-        kind: kind_words(event.kind, 1),
-        age: span(event.waiting_secs),
-        expires: span(event.expires_secs),
-        waits_for,
-        short_of: event
-            .repositories
-            .first()
-            .map_or_else(String::new, |of| short(of)),
-        of: event.repositories.first().cloned().unwrap_or_default(),
-    }
-}
-
-/// A key by its beginning, and the identifier.
-fn short(repository: &str) -> String {
-    match repository.split_once('/') {
-        Some((owner, name)) => {
-            let owner: String = owner.chars().take(10).collect();
-            format!("{owner}…/{name}")
-        }
-        None => repository.to_owned(),
-    }
 }
 
 fn hunting(snapshot: &Snapshot) -> String {
@@ -437,54 +272,5 @@ fn hunting(snapshot: &Snapshot) -> String {
             let fetches = plural(hunt.in_flight, "fetch", "fetches");
             format!("{what} git data; {fetches} under way.")
         }
-    }
-}
-
-fn hunt_row(hunt: &RepoHunt) -> HuntRow {
-    let done = hunt.servers.iter().filter(|server| server.state == "done");
-    let told = hunt.servers.iter().take(MOST_SERVERS).map(|server| {
-        let last = server.last.as_ref().map(|last| {
-            let end = last.end.replace('_', " ");
-            format!("{end} {} ago", span(last.secs_ago))
-        });
-        let told = match (server.state, last) {
-            ("asked", _) => "being asked".to_owned(),
-            ("waits for its domain", _) => "waits for its server".to_owned(),
-            (_, Some(last)) => last,
-            (_, None) => "not asked yet".to_owned(),
-        };
-        (server.url.clone(), told)
-    });
-    HuntRow {
-        short: short(&hunt.repository),
-        repository: hunt.repository.clone(),
-        waiting: span(hunt.waiting_secs),
-        missing: hunt.missing,
-        attempts: hunt.attempts,
-        next: match (hunt.state, hunt.next_secs) {
-            (_, Some(secs)) => format!("next try in {}", span(secs)),
-            ("trying", None) => "being tried".to_owned(),
-            (_, None) => "waits for room".to_owned(),
-        },
-        done: done.count(),
-        servers: hunt.servers.len(),
-        told: told.collect(),
-        more_servers: hunt.servers.len().saturating_sub(MOST_SERVERS),
-    }
-}
-
-fn domain_row(domain: &DomainHunt) -> DomainRow {
-    let rest = domain.resting_secs.map(|secs| {
-        let why = domain.why.unwrap_or_default().replace('_', " ");
-        format!("for {}: {why}", span(secs))
-    });
-    DomainRow {
-        domain: domain.domain.clone(),
-        now: format!("{} of {}", domain.in_flight, domain.concurrent),
-        minute: format!("{} of {}", domain.last_minute, domain.per_minute),
-        used: (100 * domain.last_minute as u64 / u64::from(domain.per_minute).max(1)).min(100),
-        failures: domain.failures,
-        rests: rest.unwrap_or_else(|| "no".to_owned()),
-        waiting: domain.waiting,
     }
 }
