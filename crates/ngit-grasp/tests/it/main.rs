@@ -37,6 +37,7 @@ mod nips;
 mod packaging;
 mod purge;
 mod repair;
+mod shown;
 mod status;
 mod status_page;
 mod support;
