@@ -15,6 +15,7 @@ use crate::app::open_store;
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::hosting::Repositories;
+use crate::status::verdict::plural;
 use crate::transfer::{TransferError, on_disk, stopped};
 
 /// Events that leave in one transaction.
@@ -63,12 +64,10 @@ impl Purge {
         for repository in &self.repositories {
             writeln!(out, "{repository}")?;
         }
-        let what = format!(
-            "{} repositories, {} events and {} held events",
-            self.repositories.len(),
-            self.events,
-            self.held
-        );
+        let repositories = plural(self.repositories.len(), "repository", "repositories");
+        let events = plural(self.events, "event", "events");
+        let held = plural(self.held, "held event", "held events");
+        let what = format!("{repositories}, {events} and {held}");
         match self.removed {
             true => writeln!(out, "removed: {what}"),
             false => writeln!(out, "to be removed with --yes: {what}"),

@@ -37,7 +37,7 @@ async fn what_the_lists_refuse_is_removed_with_all_that_is_said_about_it() {
             .stdout
             .contains(&format!("{}/one", bad.pubkey().npub()))
     );
-    let expected = "to be removed with --yes: 1 repositories, 4 events and 1 held events";
+    let expected = "to be removed with --yes: 1 repository, 4 events and 1 held event";
     assert!(shown.stdout.contains(expected), "{}", shown.stdout);
     let removed = run(&["purge", "--yes", "--json"], &list, dir);
     let told: testkit::Value = serde_json::from_str(&removed.stdout).expect("JSON");
