@@ -19,6 +19,7 @@ pub mod init;
 pub mod inspect;
 pub mod metrics;
 mod notes;
+mod owner;
 mod perform;
 pub mod phase;
 mod purge;

@@ -96,22 +96,25 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("backup")
                 .about("Copy events and owner key into a new directory; the server may be running")
-                .arg(dir("A directory that does not exist yet or is empty")),
+                .arg(dir("A directory that does not exist yet or is empty"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("restore")
-                .about("Put a backup where there are no events yet; the server must be stopped")
-                .arg(dir("A directory made by `ngit-grasp backup`")),
+                .about("Put a backup where there are no events yet, not even such that wait for git data; the server must be stopped")
+                .arg(dir("A directory made by `ngit-grasp backup`"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("export")
-                .about("Write all events as JSON lines; the server may be running")
+                .about("Write all events as JSON lines, also those that wait for git data; the server may be running")
                 .arg(file("Where to write; standard output if not given")),
         )
         .subcommand(
             Command::new("import")
                 .about("Read events from JSON lines and store the valid ones; the server must be stopped")
-                .arg(file("What to read; standard input if not given")),
+                .arg(file("What to read; standard input if not given"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("purge")

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::{Value, json};
 
-use crate::support::{bin, run, start};
+use crate::support::{bin, run, script, start};
 
 #[test]
 fn init_writes_a_file_that_a_server_takes() {
@@ -38,7 +38,7 @@ fn init_writes_a_file_that_a_server_takes() {
 fn a_settings_file_that_was_named_must_be_there() {
     let dir = tempfile::tempdir().unwrap();
     let shown = run(&["--env-file", "no.env", "config"], &[], dir.path());
-    assert_eq!(shown.code, Some(1));
+    assert_eq!(shown.code, Some(2));
     assert_eq!(shown.stderr, "ngit-grasp: no.env is not there\n");
 }
 
@@ -51,6 +51,45 @@ fn wrong_settings_and_wrong_commands_are_told_apart_from_failures() {
     assert_eq!(code(&["init", "--domain", "https://a.example"]), Some(2));
     assert_eq!(code(&["no-such-command"]), Some(2));
     assert_eq!(code(&["status", "--bind-address", "127.0.0.1:1"]), Some(1));
+}
+
+/// Without it no push could be taken, and nobody would know why.
+#[test]
+fn without_a_git_that_is_new_enough_the_server_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let bins = dir.path().to_str().unwrap();
+    let start = || run(&[], &[("PATH", bins)], dir.path());
+    let missing = start();
+    assert_eq!(missing.code, Some(1), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("install git 2.39"),
+        "{}",
+        missing.stderr
+    );
+    script(dir.path(), "git", "echo git version 2.38.9");
+    let old = start();
+    assert_eq!(old.code, Some(1), "{}", old.stderr);
+    let said = "git 2.38.9 is too old: install git 2.39 or newer";
+    assert!(old.stderr.contains(said), "{}", old.stderr);
+    let examined = run(&["doctor"], &[("PATH", bins)], dir.path());
+    let line = format!("FAIL  git  {said}");
+    let tidy = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        tidy(&examined.stdout).contains(&tidy(&line)),
+        "{}",
+        examined.stdout
+    );
+    assert!(!dir.path().join("relay").exists(), "nothing was made");
+}
+
+#[test]
+fn an_error_names_the_path_and_what_was_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = [("NGIT_RELAY_DATA_PATH", "/dev/null")];
+    let failed = run(&["import", "/dev/null"], &env, dir.path());
+    assert_eq!(failed.code, Some(1));
+    let said = "ngit-grasp: cannot make or use the directory /dev/null: ";
+    assert!(failed.stderr.contains(said), "{}", failed.stderr);
 }
 
 #[test]
