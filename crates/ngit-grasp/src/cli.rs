@@ -83,9 +83,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std
             config::render_table(&rows)
         };
         write_stdout(&text)?;
-        for warning in &loaded.warnings {
-            let _ = writeln!(io::stderr(), "warning: {warning}");
-        }
+        warn(&loaded.warnings);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(("doctor", sub)) = matches.subcommand() {
@@ -141,10 +139,14 @@ fn begin(matches: &ArgMatches, sub: &ArgMatches) -> Result<ExitCode, Box<dyn std
     });
     let file = settings_file(matches);
     let env = std::env::vars_os().collect();
-    match init(matches, env, file, sub.get_flag("force"), dialogue) {
-        Ok(_) => {}
+    let written = match init(matches, env, file, sub.get_flag("force"), dialogue) {
+        Ok(written) => written,
         Err(InitError::Settings(errors)) => return Ok(wrong_settings(&errors)),
         Err(error) => return Err(error.into()),
+    };
+    warn(&written.warnings);
+    if let Some(old) = &written.old {
+        transfer::say(&format!("The old file is kept as {}.", old.display()));
     }
     let with = match matches.contains_id(ENV_FILE) {
         true => format!("ngit-grasp --{ENV_FILE} {}", file.display()),
@@ -168,6 +170,12 @@ fn complete(sub: &ArgMatches) -> Result<ExitCode, Box<dyn std::error::Error>> {
 fn settings_file(matches: &ArgMatches) -> &Path {
     let named = matches.get_one::<PathBuf>(ENV_FILE);
     named.map_or(Path::new(".env"), PathBuf::as_path)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
 }
 
 fn wrong_settings(errors: &ConfigErrors) -> ExitCode {

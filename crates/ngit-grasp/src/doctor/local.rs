@@ -9,6 +9,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::Finding;
 use crate::app::usable_git;
+use crate::config::file::has_secrets;
 use crate::config::{Config, DatabaseBackend, Loaded};
 use crate::disk::{self, Disk, Room};
 use crate::identity::{PUBLIC_FILE, SECRET_FILE};
@@ -42,8 +43,23 @@ pub fn settings(loaded: &Loaded) -> Vec<Finding> {
             "set NGIT_DATABASE_BACKEND=lmdb",
         ));
     }
+    findings.extend(settings_file(loaded));
     findings.extend(domain(config));
     findings
+}
+
+/// A file with a secret is for its owner only.
+fn settings_file(loaded: &Loaded) -> Option<Finding> {
+    let path = loaded.file.as_ref().filter(|_| has_secrets(loaded))?;
+    let shown = path.display();
+    match path.metadata() {
+        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => Some(Finding::fail(
+            "settings",
+            format!("others can read {shown}, and it holds a secret"),
+            format!("chmod 600 {shown}"),
+        )),
+        _ => None,
+    }
 }
 
 fn domain(config: &Config) -> Vec<Finding> {

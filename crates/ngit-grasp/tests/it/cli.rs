@@ -35,6 +35,20 @@ fn init_writes_a_file_that_a_server_takes() {
 }
 
 #[test]
+fn init_throws_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".env");
+    std::fs::write(&file, "NGIT_DOMIAN=git.example.com\n").unwrap();
+    let made = run(&["init", "--force", "--defaults"], &[], dir.path());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let warning = "warning: NGIT_DOMIAN (.env): no setting of this version, ignored";
+    assert!(made.stderr.contains(warning), "{}", made.stderr);
+    assert!(made.stderr.contains("kept as .env.old"), "{}", made.stderr);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\n#NGIT_DOMIAN=git.example.com\n"), "{text}");
+}
+
+#[test]
 fn a_settings_file_that_was_named_must_be_there() {
     let dir = tempfile::tempdir().unwrap();
     let shown = run(&["--env-file", "no.env", "config"], &[], dir.path());
@@ -50,6 +64,11 @@ fn wrong_settings_and_wrong_commands_are_told_apart_from_failures() {
     assert_eq!(code(&["--domain", "https://a.example", "config"]), Some(2));
     assert_eq!(code(&["init", "--domain", "https://a.example"]), Some(2));
     assert_eq!(code(&["no-such-command"]), Some(2));
+    let key = [("NGIT_RELAY_OWNER_NSEC", "nsec1typo")];
+    for command in ["config", "doctor", "status"] {
+        assert_eq!(run(&[command], &key, dir.path()).code, Some(2), "{command}");
+    }
+    assert_eq!(run(&[], &key, dir.path()).code, Some(2));
     assert_eq!(code(&["status", "--bind-address", "127.0.0.1:1"]), Some(1));
 }
 

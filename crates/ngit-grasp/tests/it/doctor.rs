@@ -89,3 +89,20 @@ fn what_others_can_read_or_nobody_can_resolve_fails_with_advice() {
     }
     assert!(!ran.stdout.contains('\u{1b}'), "no colours in a pipe");
 }
+
+#[test]
+fn a_settings_file_with_a_secret_is_for_its_owner_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.env");
+    let said = |text: &str, mode| {
+        std::fs::write(&file, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&file, mode).unwrap();
+        run(&["doctor", "--env-file", "settings.env"], &[], dir.path()).stdout
+    };
+    let secret = "NGIT_STATUS_TOKEN=correct-horse-battery\n";
+    let fails = |text: &str| text.contains("FAIL  settings") && text.contains("chmod 600 ");
+    assert!(fails(&said(secret, 0o640)), "{}", said(secret, 0o640));
+    assert!(!fails(&said(secret, 0o600)));
+    assert!(!fails(&said("NGIT_RELAY_NAME=mine\n", 0o644)));
+}
