@@ -115,7 +115,9 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
             return Ok(outcome(clean));
         }
         Some(("repos", sub)) => inspect::repos(&config, sub.get_flag("json"))?,
-        Some(("status", sub)) => status::status(&config, sub.get_flag("json"))?,
+        Some(("status", sub)) => {
+            return Ok(outcome(status::status(&config, sub.get_flag("json"))?));
+        }
         Some(("check", sub)) => {
             let well = inspect::check(&config, sub.get_flag("repair"), sub.get_flag("json"))?;
             return Ok(outcome(well));

@@ -79,7 +79,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("status")
-                .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
+                .about("Ask the running server whether all is well, and how sync stands: every relay, its state, what is missing, what comes next")
                 .arg(json()),
         )
         .subcommand(
