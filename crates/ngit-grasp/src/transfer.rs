@@ -207,10 +207,11 @@ pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError>
         }
     })?;
     written.and_then(|()| out.flush()).map_err(io_error(path))?;
-    say(&format!(
-        "{} events exported, {held} of them wait for git data",
-        served + held
-    ));
+    let waiting = match held {
+        0 => String::new(),
+        held => format!(", {held} of them wait for git data"),
+    };
+    say(&format!("{} events exported{waiting}", served + held));
     Ok(())
 }
 

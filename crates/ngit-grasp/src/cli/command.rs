@@ -9,6 +9,9 @@ use crate::config;
 /// The flag that names the settings file.
 pub const ENV_FILE: &str = "env-file";
 
+const SETTINGS: &str = "Settings apply here, too: as flags, as environment variables, in .env or in \
+                        the file that --env-file names.\n`ngit-grasp --help` lists them.";
+
 /// The whole command line, for `--help` and for the documentation.
 pub fn command() -> Command {
     let dir = |help| {
@@ -138,6 +141,16 @@ pub fn command() -> Command {
                 ),
         )
         .subcommand(Command::new("man").about("Print the man page"))
+        .mut_subcommands(helped)
+}
+
+/// Every command takes all settings; its help names its own arguments only, or nobody would find
+/// them.
+fn helped(command: Command) -> Command {
+    let name = format!("ngit-grasp {}", command.get_name());
+    let alone = command.clone().bin_name(name).after_help(SETTINGS);
+    let help = alone.disable_help_subcommand(true).render_help();
+    command.override_help(help)
 }
 
 /// Every setting as a flag of every command. The short help has those that most people set.

@@ -135,6 +135,30 @@ fn the_short_help_is_short_and_the_long_one_has_everything() {
 }
 
 #[test]
+fn the_help_of_a_command_is_about_that_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [
+        &["doctor", "--help"],
+        &["doctor", "-h"],
+        &["help", "doctor"],
+    ] {
+        let help = run(args, &[], dir.path()).stdout;
+        assert!(
+            help.contains("Usage: ngit-grasp doctor [OPTIONS]"),
+            "{help}"
+        );
+        assert!(
+            help.contains("--json") && help.contains("--env-file"),
+            "{help}"
+        );
+        assert!(!help.contains("--domain"), "{help}");
+        assert!(help.lines().count() < 20, "{help}");
+    }
+    let with = run(&["config", "--relay-name", "mine"], &[], dir.path());
+    assert!(with.stdout.contains("flag         mine"), "{}", with.stdout);
+}
+
+#[test]
 fn programs_can_read_what_is_hosted_and_whether_it_is_well() {
     let server = start(&[]);
     let repos = run(&["repos", "--json"], &[], server.data_dir());
