@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn an_entry_says_value_default_flag_and_meaning() {
-        let expected = "\n### `NGIT_METRICS_ENABLED`\n\nServe counters for Prometheus at /metrics.\n\n\
-            - Value: true or false\n- Default: `true`\n- Flag: `--metrics-enabled`, `--metrics-enabled=false`\n";
+        let expected = "\n### `NGIT_SYNC_ENABLED`\n\nFetch from other relays what belongs to the repositories here.\n\n\
+            - Value: true or false\n- Default: `true`\n- Flag: `--sync-enabled`, `--sync-enabled=false`\n";
         assert!(markdown().contains(expected));
     }
 

@@ -152,11 +152,12 @@ fn what_root_looks_at_stays_the_servers() {
     let mut server = start_as_user(scripts.path());
     server.terminate();
     let backup = out.path().join("backup");
-    let looks: [&[&str]; 4] = [
+    let looks: [&[&str]; 5] = [
         &["backup", backup.to_str().unwrap()],
         &["export"],
         &["repos"],
         &["check"],
+        &["purge"],
     ];
     for look in looks {
         fs::remove_file(server.data_dir().join("relay/lock.mdb")).unwrap();
