@@ -18,7 +18,10 @@ const MANIFEST: &str = "MANIFEST";
 /// What a backup holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupSummary {
+    /// Those that are served.
     pub events: u64,
+    /// Those that wait for their git data.
+    pub held: u64,
     pub bytes: u64,
     sha256: String,
 }
@@ -32,8 +35,10 @@ impl Store {
         let mut file = create_new(&path)?;
         self.copy_to(&mut file)?;
         file.sync_all().map_err(StoreError::io(&path))?;
+        let (events, held) = count_events(&path)?;
         let summary = BackupSummary {
-            events: count_events(&path)?,
+            events,
+            held,
             bytes: file.metadata().map_err(StoreError::io(&path))?.len(),
             sha256: sha256(&path)?,
         };
@@ -57,23 +62,37 @@ impl Store {
     }
 }
 
-/// Puts a backup where no store is yet. The data appears whole or not at all.
+/// Puts a backup where no event is yet. The data appears whole or not at all.
 pub fn restore(from: &Path, to: &Path) -> Result<BackupSummary, StoreError> {
+    restore_after(from, to, || Ok(()))
+}
+
+/// `first` is done before the data appears, and when it is sure that backup and place are good.
+pub fn restore_after(
+    from: &Path,
+    to: &Path,
+    first: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<BackupSummary, StoreError> {
     let summary = verify(from)?;
-    fs::create_dir_all(to).map_err(StoreError::io(to))?;
+    create_private(to)?;
     let _lock = lmdb::lock(to)?;
-    if lmdb::exists(to) {
+    if lmdb::exists(to) && !is_empty(to)? {
         return Err(StoreError::Occupied(to.to_owned()));
     }
+    first()?;
     let partial = to.join("restoring.tmp");
-    fs::copy(from.join(DATA), &partial).map_err(StoreError::io(&partial))?;
-    File::open(&partial)
-        .and_then(|file| file.sync_all())
-        .map_err(StoreError::io(&partial))?;
+    copy_private(&from.join(DATA), &partial)?;
+    lmdb::forget_readers(to)?;
     let target = lmdb::data_file(to);
     fs::rename(&partial, &target).map_err(StoreError::io(&target))?;
     sync_dir(to)?;
     Ok(summary)
+}
+
+/// A server that was started once, and to which nobody has sent anything.
+fn is_empty(dir: &Path) -> Result<bool, StoreError> {
+    let store = Store::open_read_only(dir)?;
+    Ok(store.stats()?.events == 0 && store.held()? == 0)
 }
 
 /// Checks that a backup is what its manifest says, before LMDB maps a byte of it.
@@ -109,8 +128,8 @@ fn write_manifest(dir: &Path, summary: &BackupSummary) -> Result<(), StoreError>
     let path = dir.join(MANIFEST);
     let mut file = create_new(&path)?;
     let text = format!(
-        "events {}\nbytes {}\nsha256 {}\n",
-        summary.events, summary.bytes, summary.sha256
+        "events {}\nheld {}\nbytes {}\nsha256 {}\n",
+        summary.events, summary.held, summary.bytes, summary.sha256
     );
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
@@ -125,22 +144,26 @@ fn parse_manifest(text: &str) -> Option<BackupSummary> {
     };
     Some(BackupSummary {
         events: field("events")?.parse().ok()?,
+        held: field("held").unwrap_or("0").parse().ok()?,
         bytes: field("bytes")?.parse().ok()?,
         sha256: field("sha256")?.to_owned(),
     })
 }
 
 /// Counts in the copy itself: the number is true even while the source goes on.
-fn count_events(data: &Path) -> Result<u64, StoreError> {
+fn count_events(data: &Path) -> Result<(u64, u64), StoreError> {
     // LMDB opens directories: look at the copy through one that holds only a link to it.
     let view = data.with_extension("view");
     fs::create_dir(&view).map_err(StoreError::io(&view))?;
     let link = lmdb::data_file(&view);
     let count = fs::hard_link(data, &link)
         .map_err(StoreError::io(&link))
-        .and_then(|()| Store::open_read_only(&view)?.stats());
+        .and_then(|()| {
+            let store = Store::open_read_only(&view)?;
+            Ok((store.stats()?.events, store.held()?))
+        });
     fs::remove_dir_all(&view).map_err(StoreError::io(&view))?;
-    Ok(count?.events)
+    count
 }
 
 fn sha256(path: &Path) -> Result<String, StoreError> {
@@ -158,17 +181,45 @@ fn sha256(path: &Path) -> Result<String, StoreError> {
     Ok(grasp_core::id::to_hex(&hasher.finalize()))
 }
 
+/// For the operator's eyes only.
 fn create_new(path: &Path) -> Result<File, StoreError> {
-    File::create_new(path).map_err(StoreError::io(path))
+    private().open(path).map_err(StoreError::io(path))
 }
 
-/// Backups hold everything that the server holds: for the operator's eyes only.
-fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
+fn private() -> fs::OpenOptions {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Whatever the permissions of the original. What an earlier try left is written anew.
+fn copy_private(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(StoreError::io(to)(error));
+        }
+        _ => {}
+    }
+    let mut source = File::open(from).map_err(StoreError::io(from))?;
+    let mut file = create_new(to)?;
+    io::copy(&mut source, &mut file)
+        .and_then(|_| file.sync_all())
+        .map_err(StoreError::io(to))
+}
+
+fn create_private(dir: &Path) -> Result<(), StoreError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir).map_err(StoreError::io(dir))?;
+    builder.create(dir).map_err(StoreError::directory(dir))
+}
+
+/// Backups hold everything that the server holds.
+fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
+    create_private(dir)?;
     let mut entries = fs::read_dir(dir).map_err(StoreError::io(dir))?;
     match entries.next() {
         None => Ok(()),

@@ -14,7 +14,7 @@ pub enum StoreError {
         found: u32,
         expected: u32,
     },
-    #[error("{} already holds an event store", .0.display())]
+    #[error("{} already holds events; move that directory away first", .0.display())]
     Occupied(PathBuf),
     #[error("{} is not a complete backup: {why}", .path.display())]
     BadBackup { path: PathBuf, why: String },
@@ -29,6 +29,16 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("cannot make or use the directory {}: {source}", .path.display())]
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("cannot open the event store in {}: {source}", .path.display())]
+    Open {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("database: {0}")]
     Database(#[from] heed::Error),
 }
@@ -37,6 +47,11 @@ impl StoreError {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| StoreError::Io { path, source }
+    }
+
+    pub(crate) fn directory(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| StoreError::Directory { path, source }
     }
 
     /// No room left on the disk or in the map: writing fails until the operator acts.

@@ -145,6 +145,21 @@ impl Store {
         })
     }
 
+    /// Every event that is not served yet, and whether it is only kept in mind.
+    pub fn each_held(&self, mut visit: impl FnMut(Arc<Event>, bool)) -> Result<(), StoreError> {
+        reading!(self, |kv| {
+            for row in kv.rows(Table::Held, Bound::Unbounded)? {
+                if let Restore::Held {
+                    event, remembered, ..
+                } = schema::read_held(row?.1)?
+                {
+                    visit(event, remembered);
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Page by page, so that all of them are never in memory at once, and that whoever visits may
     /// ask the store in turn.
     fn each_of_kind(

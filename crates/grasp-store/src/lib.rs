@@ -19,10 +19,11 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use grasp_core::{Change, Event, EventId, Seq, StoreOutcome, Timestamp};
 
-pub use crate::backup::{BackupSummary, restore};
+pub use crate::backup::{BackupSummary, restore, restore_after};
 pub use crate::disk::TailLimits;
 use crate::disk::{Disk, Snapshot};
 pub use crate::error::StoreError;
+pub use crate::kv::lmdb::READERS_FILE;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
@@ -233,6 +234,13 @@ impl Store {
                 })
             }
         }
+    }
+
+    /// Events that wait for their git data.
+    pub fn held(&self) -> Result<u64, StoreError> {
+        let mut held = 0;
+        self.each_held(|_, remembered| held += u64::from(!remembered))?;
+        Ok(held)
     }
 
     fn has_expired(&self, until: Timestamp) -> Result<bool, StoreError> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grasp_git::{Git, GitError, Version};
 use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,7 @@ use crate::http::{self, Site};
 use crate::identity::{Identity, IdentityError, Origin};
 use crate::measure::Measure;
 use crate::metrics::Metrics;
+use crate::owner;
 use crate::phase::Phase;
 use crate::relay::Relay;
 use crate::remote;
@@ -32,8 +34,13 @@ const CLOSE_CONNECTIONS: Duration = Duration::from_secs(5);
 /// What is not committed by then was not acknowledged either.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
 
+/// The oldest git that the tests run with.
+const OLDEST_GIT: (u32, u32) = (2, 39);
+
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    #[error(transparent)]
+    Git(#[from] GitTrouble),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -56,6 +63,29 @@ pub enum StartError {
     Metrics(#[from] prometheus::Error),
 }
 
+/// Why no repository could be hosted.
+#[derive(Debug, thiserror::Error)]
+pub enum GitTrouble {
+    #[error("git does not run ({0}): install git {need}, and have it in PATH", need = needed_git())]
+    Missing(GitError),
+    #[error("git {0} is too old: install git {need}", need = needed_git())]
+    Old(Version),
+}
+
+fn needed_git() -> String {
+    let (major, minor) = OLDEST_GIT;
+    format!("{major}.{minor} or newer")
+}
+
+/// The git that will be used.
+pub fn usable_git() -> Result<Version, GitTrouble> {
+    let version = Git.version().map_err(GitTrouble::Missing)?;
+    match (version.major, version.minor) < OLDEST_GIT {
+        true => Err(GitTrouble::Old(version)),
+        false => Ok(version),
+    }
+}
+
 pub fn open_store(config: &Config) -> Result<Store, StoreError> {
     match config.database_backend {
         DatabaseBackend::Lmdb => Store::open(&config.relay_data_path),
@@ -75,6 +105,8 @@ pub fn run(config: Config) -> Result<(), StartError> {
 
 async fn serve(mut config: Config) -> Result<(), StartError> {
     let clock = Clock::start();
+    let git_version = usable_git()?;
+    warn_of_other_owner(&config);
     // The directory's lock is the first thing: two servers must not even race for the port.
     let store = Arc::new(open_store(&config)?);
     let secret = config
@@ -86,7 +118,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     // Before anybody can know that we run: a signal must never find us without an answer.
     let stop_signal = StopSignal::expect()?;
     let listener = listen(&mut config).await?;
-    log_start(&config, &store, &identity);
+    log_start(&config, &store, &identity, git_version);
 
     let metrics = Arc::new(Metrics::new()?);
     let repositories = Arc::new(repositories(&config)?);
@@ -208,7 +240,20 @@ async fn listen(config: &mut Config) -> Result<TcpListener, StartError> {
     Ok(listener)
 }
 
-fn log_start(config: &Config, store: &Store, identity: &Identity) {
+/// Whatever root makes there, the usual user of the server cannot use afterwards.
+fn warn_of_other_owner(config: &Config) {
+    match owner::other(&[&config.relay_data_path, &config.git_data_path]) {
+        Ok(Some((path, owner))) => tracing::warn!(
+            path = %path.display(),
+            user = owner.uid,
+            "root serves data of another user, to whom new files will not belong"
+        ),
+        Ok(None) => {}
+        Err(error) => tracing::warn!("{error}"),
+    }
+}
+
+fn log_start(config: &Config, store: &Store, identity: &Identity, git: Version) {
     let version = env!("CARGO_PKG_VERSION");
     let npub = identity.pubkey.npub();
     tracing::info!(version, %npub, "ngit-grasp");
@@ -220,10 +265,7 @@ fn log_start(config: &Config, store: &Store, identity: &Identity) {
             "made a new owner key; keep this file, it is the identity of this server"
         ),
     }
-    match grasp_git::Git.version() {
-        Ok(version) => tracing::info!(%version, "git found"),
-        Err(error) => tracing::warn!(%error, "git is needed to host repositories"),
-    }
+    tracing::info!(version = %git, "git found");
     if let Ok(stats) = store.stats() {
         let backend = config.database_backend;
         tracing::info!(events = stats.events, ?backend, path = %config.relay_data_path.display(), "store open");

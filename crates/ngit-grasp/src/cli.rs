@@ -30,16 +30,29 @@ pub fn main() -> ExitCode {
         // Whoever reads has seen enough, as `head` does.
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "ngit-grasp: {error}");
+            let user = whoever_was_refused(error.as_ref());
+            let _ = writeln!(io::stderr(), "ngit-grasp: {error}{user}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    is_caused_by(error, io::ErrorKind::BrokenPipe)
+}
+
+fn is_caused_by(error: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
     let chain = std::iter::successors(Some(error), |error| error.source());
     let mut causes = chain.filter_map(|error| error.downcast_ref::<io::Error>());
-    causes.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    causes.any(|error| error.kind() == kind)
+}
+
+/// A refused permission is a question of who asks.
+fn whoever_was_refused(error: &(dyn std::error::Error + 'static)) -> String {
+    match is_caused_by(error, io::ErrorKind::PermissionDenied) {
+        true => format!(" (as user {})", rustix::process::geteuid().as_raw()),
+        false => String::new(),
+    }
 }
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std::error::Error>> {
@@ -55,7 +68,8 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std
     }
     let file = settings_file(&matches);
     if matches.contains_id(ENV_FILE) && !file.exists() {
-        return Err(format!("{} is not there", file.display()).into());
+        let _ = writeln!(io::stderr(), "ngit-grasp: {} is not there", file.display());
+        return Ok(ExitCode::from(EXIT_USAGE));
     }
     let loaded = match config::load(&matches, std::env::vars_os(), file) {
         Ok(loaded) => loaded,
@@ -69,9 +83,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Box<dyn std
             config::render_table(&rows)
         };
         write_stdout(&text)?;
-        for warning in &loaded.warnings {
-            let _ = writeln!(io::stderr(), "warning: {warning}");
-        }
+        warn(&loaded.warnings);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(("doctor", sub)) = matches.subcommand() {
@@ -88,17 +100,24 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
     let path = |sub: &ArgMatches, name: &str| sub.get_one::<PathBuf>(name).cloned();
     match matches.subcommand() {
         None => app::run(config)?,
-        Some(("backup", sub)) => transfer::backup(&config, &path(sub, "DIR").unwrap_or_default())?,
+        Some(("backup", sub)) => {
+            let dir = path(sub, "DIR").unwrap_or_default();
+            transfer::backup(&config, &dir, sub.get_flag("json"))?
+        }
         Some(("restore", sub)) => {
-            transfer::restore(&config, &path(sub, "DIR").unwrap_or_default())?
+            let dir = path(sub, "DIR").unwrap_or_default();
+            transfer::restore(&config, &dir, sub.get_flag("json"))?
         }
         Some(("export", sub)) => transfer::export(&config, path(sub, "FILE").as_deref())?,
         Some(("import", sub)) => {
-            let clean = transfer::import(&config, path(sub, "FILE").as_deref())?;
+            let file = path(sub, "FILE");
+            let clean = transfer::import(&config, file.as_deref(), sub.get_flag("json"))?;
             return Ok(outcome(clean));
         }
         Some(("repos", sub)) => inspect::repos(&config, sub.get_flag("json"))?,
-        Some(("status", sub)) => status::status(&config, sub.get_flag("json"))?,
+        Some(("status", sub)) => {
+            return Ok(outcome(status::status(&config, sub.get_flag("json"))?));
+        }
         Some(("check", sub)) => {
             let well = inspect::check(&config, sub.get_flag("repair"), sub.get_flag("json"))?;
             return Ok(outcome(well));
@@ -122,10 +141,14 @@ fn begin(matches: &ArgMatches, sub: &ArgMatches) -> Result<ExitCode, Box<dyn std
     });
     let file = settings_file(matches);
     let env = std::env::vars_os().collect();
-    match init(matches, env, file, sub.get_flag("force"), dialogue) {
-        Ok(_) => {}
+    let written = match init(matches, env, file, sub.get_flag("force"), dialogue) {
+        Ok(written) => written,
         Err(InitError::Settings(errors)) => return Ok(wrong_settings(&errors)),
         Err(error) => return Err(error.into()),
+    };
+    warn(&written.warnings);
+    if let Some(old) = &written.old {
+        transfer::say(&format!("The old file is kept as {}.", old.display()));
     }
     let with = match matches.contains_id(ENV_FILE) {
         true => format!("ngit-grasp --{ENV_FILE} {}", file.display()),
@@ -149,6 +172,12 @@ fn complete(sub: &ArgMatches) -> Result<ExitCode, Box<dyn std::error::Error>> {
 fn settings_file(matches: &ArgMatches) -> &Path {
     let named = matches.get_one::<PathBuf>(ENV_FILE);
     named.map_or(Path::new(".env"), PathBuf::as_path)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        let _ = writeln!(io::stderr(), "warning: {warning}");
+    }
 }
 
 fn wrong_settings(errors: &ConfigErrors) -> ExitCode {

@@ -1,6 +1,7 @@
 //! `ngit-grasp doctor`: looks at everything around the server that can be wrong, and says what to
 //! do about it. It asks nobody but the server's own public address and bootstrap relays.
 
+mod clock;
 mod local;
 mod outside;
 

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
-use crate::config::{self, ConfigErrors, Loaded, Source, file};
+use crate::config::{self, Config, ConfigErrors, Loaded, Row, Source, file};
+
+/// A proxy on this machine.
+const LOOPBACKS: &str = "127.0.0.1,::1";
 
 /// A setting, and what is asked about it.
 const QUESTIONS: [(&str, &str); 8] = [
@@ -19,7 +22,7 @@ const QUESTIONS: [(&str, &str); 8] = [
     ("NGIT_BIND_ADDRESS", "Address and port to listen on"),
     (
         "NGIT_TRUSTED_PROXIES",
-        "Addresses of the TLS proxy in front (127.0.0.1,::1 if it is on this machine)",
+        "Addresses of the TLS proxy in front (127.0.0.1,::1 on this machine, none without one)",
     ),
     ("NGIT_RELAY_NAME", "Name of this server, for people"),
     (
@@ -41,7 +44,7 @@ const QUESTIONS: [(&str, &str); 8] = [
 pub enum InitError {
     #[error(
         "{} is there already; --force writes it anew with the values that it has, and keeps the \
-         old one as {}", .0.display(), old(.0).display()
+         old one as {}", .0.display(), free_old(.0).display()
     )]
     Exists(PathBuf),
     #[error(transparent)]
@@ -60,6 +63,15 @@ pub struct Dialogue<'d> {
     pub questions: &'d mut dyn Write,
 }
 
+/// What was done.
+#[derive(Debug)]
+pub struct Written {
+    /// Oddities of what was read, one line each.
+    pub warnings: Vec<String>,
+    /// Where the file is now that was there before.
+    pub old: Option<PathBuf>,
+}
+
 /// Writes the file. Without a dialogue it takes what flags and environment say, and defaults.
 pub fn init(
     matches: &ArgMatches,
@@ -67,7 +79,7 @@ pub fn init(
     path: &Path,
     force: bool,
     dialogue: Option<Dialogue<'_>>,
-) -> Result<Loaded, InitError> {
+) -> Result<Written, InitError> {
     if path.exists() && !force {
         return Err(InitError::Exists(path.to_owned()));
     }
@@ -75,12 +87,14 @@ pub fn init(
         Some(dialogue) => ask(matches, env, path, dialogue)?,
         None => config::load(matches, env, path)?,
     };
-    let written = write(path, &file::render(&loaded), file::has_secrets(&loaded));
-    written.map_err(|source| InitError::Io {
+    let old = write(path, &file::render(&loaded)).map_err(|source| InitError::Io {
         path: path.to_owned(),
         source,
     })?;
-    Ok(loaded)
+    Ok(Written {
+        warnings: loaded.warnings,
+        old,
+    })
 }
 
 /// Everything that no flag has answered. An answer counts like a variable of the environment.
@@ -91,6 +105,7 @@ fn ask(
     mut dialogue: Dialogue<'_>,
 ) -> Result<Loaded, InitError> {
     let mut loaded = config::load(matches, env.clone(), path)?;
+    let mut none: Vec<&str> = Vec::new();
     for (name, question) in QUESTIONS {
         let rows = loaded.describe();
         let Some(row) = rows.iter().find(|row| row.env == name) else {
@@ -99,17 +114,22 @@ fn ask(
         if row.source == Source::Flag {
             continue;
         }
+        let offer = Offer::of(row, &loaded.config);
         loop {
-            let answer = dialogue.ask(question, &row.value)?;
-            if answer.is_empty() {
-                break;
-            }
+            let answer = dialogue.ask(question, &offer.shown)?;
+            let mut without = none.clone();
             let mut with_answer = env.clone();
-            with_answer.retain(|(known, _)| known != name);
-            with_answer.push((name.into(), answer.into()));
-            match config::load(matches, with_answer.clone(), path) {
+            match (answer.as_str(), offer.taken) {
+                ("", None) => break,
+                ("none" | "-", _) => without.push(name),
+                ("", Some(text)) | (text, _) => {
+                    with_answer.retain(|(known, _)| known != name);
+                    with_answer.push((name.into(), text.into()));
+                }
+            }
+            match config::load_without(&without, matches, with_answer.clone(), path) {
                 Ok(found) => {
-                    (env, loaded) = (with_answer, found);
+                    (env, none, loaded) = (with_answer, without, found);
                     break;
                 }
                 Err(errors) => errors.lines.iter().for_each(|line| dialogue.complain(line)),
@@ -119,11 +139,34 @@ fn ask(
     Ok(loaded)
 }
 
+/// What an empty answer means.
+struct Offer {
+    shown: String,
+    /// To be written; nothing leaves all as it is.
+    taken: Option<&'static str>,
+}
+
+impl Offer {
+    fn of(row: &Row, config: &Config) -> Self {
+        let unset = row.source == Source::Default;
+        let public = config.domain.as_ref().is_some_and(|of| !of.is_loopback());
+        // Who is public and listens to this machine only has a proxy on it.
+        let behind_proxy = public && config.bind_address.ip().is_loopback();
+        let (shown, taken) = match row.env {
+            "NGIT_DOMAIN" if unset => ("none, for this machine only", None),
+            "NGIT_TRUSTED_PROXIES" if unset && behind_proxy => (LOOPBACKS, Some(LOOPBACKS)),
+            _ if row.value.is_empty() => ("none", None),
+            _ => (row.value.as_str(), None),
+        };
+        let shown = shown.to_owned();
+        Self { shown, taken }
+    }
+}
+
 impl Dialogue<'_> {
     /// An empty answer keeps what stands in brackets.
     fn ask(&mut self, question: &str, now: &str) -> Result<String, InitError> {
-        let shown = if now.is_empty() { "none" } else { now };
-        let _ = write!(self.questions, "{question} [{shown}]: ");
+        let _ = write!(self.questions, "{question} [{now}]: ");
         let _ = self.questions.flush();
         let mut line = String::new();
         match self.answers.read_line(&mut line) {
@@ -139,26 +182,41 @@ impl Dialogue<'_> {
     }
 }
 
-/// A file that was there is kept beside the new one.
-fn write(path: &Path, text: &str, secret: bool) -> io::Result<()> {
+/// A file that was there is kept beside the new one; where it is now. Settings come to hold
+/// secrets, so nobody else reads them.
+fn write(path: &Path, text: &str) -> io::Result<Option<PathBuf>> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
-    match fs::rename(path, old(path)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mode = if secret { 0o600 } else { 0o644 };
+    let kept = free_old(path);
+    let kept = match fs::rename(path, &kept) {
+        Ok(()) => Some(kept),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(kept)
 }
 
-fn old(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".old");
-    name.into()
+/// A name beside the file that nobody has yet.
+fn free_old(path: &Path) -> PathBuf {
+    let named = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let mut old = named(".old");
+    for number in 1.. {
+        if !old.exists() {
+            break;
+        }
+        old = named(&format!(".old.{number}"));
+    }
+    old
 }
 
 #[cfg(test)]
@@ -233,20 +291,34 @@ mod tests {
         place.init(&["--domain", "a.example"], &[], true).unwrap();
         assert!(place.text().contains("\nNGIT_DOMAIN=a.example\n"));
         assert!(place.text().contains("\nNGIT_RELAY_NAME=first\n"));
-        assert_eq!(fs::read_to_string(old(&place.path())).unwrap(), first);
+        let kept = |ending: &str| {
+            let path = place.0.path().join(format!("new/.env{ending}"));
+            fs::read_to_string(path).unwrap()
+        };
+        assert_eq!(kept(".old"), first);
+        let second = place.text();
+        place.init(&["--domain", "b.example"], &[], true).unwrap();
+        assert_eq!((kept(".old"), kept(".old.1")), (first, second));
     }
 
     #[test]
-    fn only_its_owner_reads_a_file_with_a_secret() {
-        let mode = |place: &Place| fs::metadata(place.path()).unwrap().permissions().mode() & 0o777;
-        let (open, closed) = (Place::new(), Place::new());
-        open.init(&[], &[], false).unwrap();
-        assert_eq!(mode(&open) & 0o600, 0o600);
-        let key = [("NGIT_RELAY_OWNER_NSEC", "ab".repeat(32))];
-        let key = key.each_ref().map(|(name, value)| (*name, value.as_str()));
-        closed.init(&[], &key, false).unwrap();
-        assert_eq!(mode(&closed), 0o600);
-        assert!(closed.text().contains("NGIT_RELAY_OWNER_NSEC=abab"));
+    fn what_is_misspelt_is_told_and_kept() {
+        let place = Place::new();
+        place.init(&[], &[], false).unwrap();
+        fs::write(place.path(), "NGIT_DOMIAN=git.example.com\n").unwrap();
+        let matches = clap::Command::new("test").args(config::args());
+        let matches = matches.get_matches_from(["test"]);
+        let written = init(&matches, Vec::new(), &place.path(), true, None).unwrap();
+        assert!(written.warnings[0].contains("did you mean NGIT_DOMAIN"));
+        assert!(place.text().contains("\n#NGIT_DOMIAN=git.example.com\n"));
+    }
+
+    #[test]
+    fn only_its_owner_reads_it() {
+        let place = Place::new();
+        place.init(&[], &[], false).unwrap();
+        let mode = fs::metadata(place.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
@@ -276,6 +348,31 @@ mod tests {
             "NGIT_TRUSTED_PROXIES=::1",
         ];
         assert_eq!(set, expected);
+    }
+
+    #[test]
+    fn behind_a_proxy_on_this_machine_it_is_offered_and_none_is_an_answer() {
+        let place = Place::new();
+        let answers = "git.example.com\n\n\n\n\n\n\n\n";
+        let (done, asked) = place.talk(&[], &[], false, Some(answers));
+        done.unwrap();
+        assert!(asked.contains("such as git.example.com [none, for this machine only]: "));
+        assert!(asked.contains("[127.0.0.1,::1]: "), "{asked}");
+        assert!(
+            place
+                .text()
+                .contains("\nNGIT_TRUSTED_PROXIES=127.0.0.1,::1\n")
+        );
+        for none in ["none", "-"] {
+            let answers = format!("\n\n{none}\n\n\n\n\n\n");
+            let (done, asked) = place.talk(&[], &[], true, Some(&answers));
+            done.unwrap();
+            assert!(asked.contains("[git.example.com]: "), "{asked}");
+            assert!(
+                place.text().contains("\n#NGIT_TRUSTED_PROXIES=\n"),
+                "{none}"
+            );
+        }
     }
 
     #[test]

@@ -17,10 +17,11 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::config::{Config, DatabaseBackend};
+use crate::config::Config;
 use crate::hosting::overview::Overview;
 use crate::hosting::{Repositories, heads_and_tags};
-use crate::transfer::{TransferError, bar, engine, say};
+use crate::owner;
+use crate::transfer::{TransferError, bar, engine, look, say};
 
 /// One look at one repository's objects.
 const FSCK: Duration = Duration::from_secs(600);
@@ -51,10 +52,7 @@ impl fmt::Display for Records {
 
 impl Records {
     fn read(config: &Config) -> Result<Self, TransferError> {
-        if config.database_backend == DatabaseBackend::Memory {
-            return Err(TransferError::InMemory);
-        }
-        let store = Store::open_read_only(&config.relay_data_path)?;
+        let store = look(config)?;
         let mut records = Self {
             repositories: Repositories::new(config.git_data_path.clone()),
             served: FxHashSet::default(),
@@ -132,6 +130,7 @@ struct Row {
 
 /// A line for each repository.
 pub fn repos(config: &Config, as_json: bool) -> Result<(), TransferError> {
+    owner::act_for(&[&config.relay_data_path, &config.git_data_path])?;
     let records = Records::read(config)?;
     let all = records.all()?;
     let rows = all.iter().map(|repo| row(&records, config, repo));
@@ -219,6 +218,7 @@ pub(crate) fn human(bytes: u64) -> String {
 
 /// Every repository: objects, refs against the newest state, what waits. True when all is well.
 pub fn check(config: &Config, repair: bool, as_json: bool) -> Result<bool, TransferError> {
+    owner::act_for(&[&config.relay_data_path, &config.git_data_path])?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

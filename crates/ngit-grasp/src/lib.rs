@@ -20,6 +20,7 @@ pub mod inspect;
 mod measure;
 pub mod metrics;
 mod notes;
+mod owner;
 mod perform;
 pub mod phase;
 mod purge;

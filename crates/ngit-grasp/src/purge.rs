@@ -15,6 +15,7 @@ use crate::app::open_store;
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::hosting::Repositories;
+use crate::owner;
 use crate::status::verdict::plural;
 use crate::transfer::{TransferError, on_disk, stopped};
 
@@ -43,7 +44,8 @@ pub struct Purge {
 }
 
 pub fn purge(config: &Config, really: bool, as_json: bool) -> Result<(), PurgeError> {
-    on_disk(config)?;
+    let data = on_disk(config)?;
+    owner::act_for(&[data, &config.git_data_path]).map_err(TransferError::from)?;
     let store = open_store(config).map_err(stopped)?;
     let repositories = Repositories::new(config.git_data_path.clone());
     let unwanted = Unwanted::find(&store, &repositories, &config.policy().lists)?;

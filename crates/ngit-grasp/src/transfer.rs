@@ -10,8 +10,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::admit::Refusal;
 use grasp_core::event::Unverified;
 use grasp_core::{Answer, EventId, Filter, Limits, Origin};
-use grasp_store::{Budget, Progress, Query, Store, StoreError, Want};
+use grasp_store::{BackupSummary, Budget, Progress, Query, Store, StoreError, Want};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::app::{StartError, open_store};
@@ -19,9 +20,10 @@ use crate::clock::{Clock, unix_now};
 use crate::config::{Config, DatabaseBackend};
 use crate::engine::Engine;
 use crate::hosting::Repositories;
-use crate::identity::{PUBLIC_FILE, SECRET_FILE, write_private};
+use crate::identity::{PUBLIC_FILE, SECRET_FILE, known, write_private};
 use crate::ingest::{Ingest, Lane, Reply, Word};
 use crate::metrics::Metrics;
+use crate::owner::{self, OwnerError};
 
 /// Refused lines that are shown one by one.
 const MAX_SHOWN: usize = 20;
@@ -38,6 +40,8 @@ pub enum TransferError {
     Start(#[from] StartError),
     #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
     #[error("the memory backend keeps nothing on disk; set NGIT_DATABASE_BACKEND=lmdb")]
     InMemory,
     #[error("the server that runs on this data must be stopped first: {0}")]
@@ -74,17 +78,28 @@ pub(crate) fn engine(config: &Config) -> Result<Engine, TransferError> {
     Ok(engine.map_err(StartError::from)?)
 }
 
-/// Events and owner key, consistent, while the server may be running.
-pub fn backup(config: &Config, dir: &Path) -> Result<(), TransferError> {
+/// What is on disk, beside a server that may be running.
+pub(crate) fn look(config: &Config) -> Result<Store, TransferError> {
     let data = on_disk(config)?;
     let store = Store::open_read_only(data)?;
+    owner::hand_over(data, grasp_store::READERS_FILE);
+    Ok(store)
+}
+
+/// Events and owner key, consistent, while the server may be running.
+pub fn backup(config: &Config, dir: &Path, as_json: bool) -> Result<(), TransferError> {
+    let data = on_disk(config)?;
+    let store = look(config)?;
     let bar = spinner("copying events");
     let keys = [SECRET_FILE, PUBLIC_FILE].map(|name| data.join(name));
     let summary = store.backup(dir, &keys)?;
     bar.finish_and_clear();
+    if as_json {
+        return print_json(&as_value(&summary, dir));
+    }
     say(&format!(
-        "{} events, {} bytes in {}",
-        summary.events,
+        "{}, {} bytes in {}",
+        counted(&summary),
         summary.bytes,
         dir.display()
     ));
@@ -92,10 +107,26 @@ pub fn backup(config: &Config, dir: &Path) -> Result<(), TransferError> {
 }
 
 /// Into a data directory that has no events yet.
-pub fn restore(config: &Config, dir: &Path) -> Result<(), TransferError> {
+pub fn restore(config: &Config, dir: &Path, as_json: bool) -> Result<(), TransferError> {
     let data = on_disk(config)?;
+    owner::act_for(&[data])?;
+    let bar = spinner("checking and copying events");
     // The key first: events without it would begin a new identity at the next start.
-    fs::create_dir_all(data).map_err(io_error(data))?;
+    let keys = || bar.suspend(|| restore_keys(dir, data));
+    let summary = grasp_store::restore_after(dir, data, keys).map_err(stopped)?;
+    bar.finish_and_clear();
+    if as_json {
+        return print_json(&as_value(&summary, data));
+    }
+    say(&format!(
+        "{} restored to {}",
+        counted(&summary),
+        data.display()
+    ));
+    Ok(())
+}
+
+fn restore_keys(dir: &Path, data: &Path) -> Result<(), StoreError> {
     for name in [SECRET_FILE, PUBLIC_FILE] {
         let target = data.join(name);
         if target.exists() {
@@ -107,28 +138,58 @@ pub fn restore(config: &Config, dir: &Path) -> Result<(), TransferError> {
             copy_private(&dir.join(name), &target)?;
         }
     }
-    let bar = spinner("checking and copying events");
-    let summary = grasp_store::restore(dir, data).map_err(stopped)?;
-    bar.finish_and_clear();
-    say(&format!(
-        "{} events restored to {}",
-        summary.events,
-        data.display()
-    ));
+    match (known(dir), known(data)) {
+        (Some(backed), Some(kept)) if backed != kept => say(&format!(
+            "WARNING: this server stays {kept}, and the backup is of {backed}. To be that one, \
+             move {SECRET_FILE} and {PUBLIC_FILE} in {} away and put those of the backup there.",
+            data.display()
+        )),
+        _ => {}
+    }
     Ok(())
 }
 
-fn copy_private(from: &Path, to: &Path) -> Result<(), TransferError> {
+fn copy_private(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StoreError::Io { path, source }
+    };
     match fs::read_to_string(from) {
-        Ok(text) => write_private(to, &text).map_err(io_error(to)),
+        Ok(text) => write_private(to, &text).map_err(failed(to)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(io_error(from)(error)),
+        Err(error) => Err(failed(from)(error)),
     }
 }
 
-/// All events, newest first, one JSON object a line.
+/// For people.
+fn counted(summary: &BackupSummary) -> String {
+    match summary.held {
+        0 => format!("{} events", summary.events),
+        held => format!(
+            "{} events and {held} that wait for git data",
+            summary.events
+        ),
+    }
+}
+
+/// For programs.
+fn as_value(summary: &BackupSummary, directory: &Path) -> Value {
+    json!({
+        "events": summary.events,
+        "held": summary.held,
+        "bytes": summary.bytes,
+        "directory": directory,
+    })
+}
+
+fn print_json(value: &Value) -> Result<(), TransferError> {
+    let printed = writeln!(io::stdout(), "{value:#}");
+    printed.map_err(io_error("standard output"))
+}
+
+/// All events, newest first, one JSON object a line, and then those that wait for their git data.
 pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError> {
-    let store = Store::open_read_only(on_disk(config)?)?;
+    let store = look(config)?;
     let path = file.unwrap_or(Path::new("standard output"));
     let mut out: Box<dyn Write> = match file {
         Some(path) => Box::new(BufWriter::new(
@@ -136,6 +197,25 @@ pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError>
         )),
         None => Box::new(BufWriter::new(io::stdout().lock())),
     };
+    let served = export_served(&store, &mut out, path)?;
+    let mut held = 0_u64;
+    let mut written = Ok(());
+    store.each_held(|event, remembered| {
+        if !remembered && written.is_ok() {
+            written = writeln!(out, "{}", event.json());
+            held += 1;
+        }
+    })?;
+    written.and_then(|()| out.flush()).map_err(io_error(path))?;
+    let waiting = match held {
+        0 => String::new(),
+        held => format!(", {held} of them wait for git data"),
+    };
+    say(&format!("{} events exported{waiting}", served + held));
+    Ok(())
+}
+
+fn export_served(store: &Store, out: &mut dyn Write, path: &Path) -> Result<u64, TransferError> {
     let bar = bar(store.stats()?.events, "{bar:30} {pos}/{len} events {eta}");
     let mut query = Query::new(vec![Filter::default()], usize::MAX, Want::Json).with_hidden();
     let mut exported = 0_u64;
@@ -155,17 +235,14 @@ pub fn export(config: &Config, file: Option<&Path>) -> Result<(), TransferError>
             break;
         }
     }
-    out.flush().map_err(io_error(path))?;
     bar.finish_and_clear();
-    say(&format!("{exported} events exported"));
-    Ok(())
+    Ok(exported)
 }
 
 /// Reads JSON lines through the same rules as a client's events. True when every line was an
 /// event that is now here, or was, or has been replaced or deleted by its author.
-pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferError> {
-    on_disk(config)?;
-    let engine = engine(config)?;
+pub fn import(config: &Config, file: Option<&Path>, as_json: bool) -> Result<bool, TransferError> {
+    let data = on_disk(config)?;
     let (source, bytes): (Box<dyn Read>, u64) = match file {
         Some(path) => {
             let file = File::open(path).map_err(io_error(path))?;
@@ -174,6 +251,8 @@ pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferErro
         }
         None => (Box::new(io::stdin().lock()), 0),
     };
+    owner::act_for(&[data, &config.git_data_path])?;
+    let engine = engine(config)?;
     let bar = bar(bytes, "{bar:30} {bytes}/{total_bytes} {eta}");
     let tally = read_lines(
         BufReader::new(source),
@@ -187,7 +266,11 @@ pub fn import(config: &Config, file: Option<&Path>) -> Result<bool, TransferErro
     engine.stop();
     bar.finish_and_clear();
     let tally = tally.map_err(io_error(file.unwrap_or(Path::new("standard input"))))?;
-    tally.report();
+    if as_json {
+        print_json(&tally.as_value())?;
+    } else {
+        tally.report();
+    }
     Ok(tally.refused == 0)
 }
 
@@ -385,6 +468,16 @@ impl Tally {
         if self.refused <= MAX_SHOWN as u64 {
             say(&format!("line {line}: {why}"));
         }
+    }
+
+    fn as_value(&self) -> Value {
+        json!({
+            "imported": self.stored,
+            "held": self.held,
+            "known": self.known,
+            "superseded": self.superseded,
+            "refused": self.refused,
+        })
     }
 
     fn report(&self) {

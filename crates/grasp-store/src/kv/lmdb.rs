@@ -22,6 +22,8 @@ const MAX_READERS: u32 = 1024;
 
 const META: &str = "meta";
 const DATA_FILE: &str = "data.mdb";
+/// LMDB's own: who reads. A look makes it, if it is not there.
+pub const READERS_FILE: &str = "lock.mdb";
 const LOCK_FILE: &str = "ngit-grasp.lock";
 
 /// `None` for a table that a store of an older version, opened to be read, does not have yet.
@@ -38,7 +40,7 @@ pub(crate) struct Lmdb {
 
 impl Lmdb {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(path).map_err(StoreError::io(path))?;
+        fs::create_dir_all(path).map_err(StoreError::directory(path))?;
         let lock = lock(path)?;
         let env = open_env(path, EnvFlags::empty())?;
         // Tables and version in one commit: a store is there whole, or not at all.
@@ -157,6 +159,17 @@ pub(crate) fn data_file(path: &Path) -> PathBuf {
     path.join(DATA_FILE)
 }
 
+/// Other data comes in their place. Needs our lock, and nobody who reads.
+pub(crate) fn forget_readers(path: &Path) -> Result<(), StoreError> {
+    let file = path.join(READERS_FILE);
+    match fs::remove_file(&file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io(file)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One writer process per directory. The file names the process for the error message only.
 pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     let file_path = path.join(LOCK_FILE);
@@ -210,8 +223,14 @@ fn open_env(path: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, StoreError>
         .max_dbs(Table::ALL.len() as u32);
     // SAFETY: the map is unsound only if the file is changed behind LMDB's back. Our lock keeps
     // a second writer out, LMDB's own lock orders readers, and no flag weakens either.
-    let env = unsafe { options.flags(flags).open(path)? };
-    Ok(env)
+    let env = unsafe { options.flags(flags).open(path) };
+    env.map_err(|error| StoreError::Open {
+        path: path.to_owned(),
+        source: match error {
+            heed::Error::Io(source) => source,
+            other => std::io::Error::other(other),
+        },
+    })
 }
 
 pub(crate) struct LmdbRead<'e> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use grasp_core::{Event, StoreOutcome};
-use grasp_store::{Store, StoreError, restore};
+use grasp_core::{Change, Event, StoreOutcome, Timestamp};
+use grasp_store::{Store, StoreError, restore, restore_after};
 use tempfile::TempDir;
 use testkit::random::Events;
 use testkit::{json, unsigned};
@@ -222,6 +222,47 @@ fn a_restore_never_replaces_a_store() {
 }
 
 #[test]
+fn a_restore_replaces_a_store_without_events() {
+    let backed = Backed::new();
+    let target = backed.target();
+    drop(Store::open(&target).unwrap());
+    restore(&backed.backup(), &target).unwrap();
+    let restored = Store::open(&target).unwrap();
+    let events = |store: &Store| store.stats().unwrap().events;
+    assert_eq!(events(&restored), events(&backed.store));
+}
+
+#[test]
+fn events_that_wait_are_counted_and_never_replaced() {
+    let backed = Backed::new();
+    let target = backed.target();
+    let waits = Change::Hold {
+        event: std::sync::Arc::new(nth_note(0)),
+        until: Timestamp(u64::MAX),
+        remembered: false,
+    };
+    let store = Store::open(&target).unwrap();
+    store.commit([[waits].as_slice()]).unwrap();
+    let summary = store.backup(&backed.dir.path().join("other"), &[]).unwrap();
+    assert_eq!((summary.events, summary.held), (0, 1));
+    drop(store);
+    let error = restore(&backed.backup(), &target).unwrap_err();
+    assert!(matches!(error, StoreError::Occupied(_)), "{error}");
+}
+
+#[test]
+fn what_comes_first_is_done_only_when_nothing_is_wrong() {
+    let backed = Backed::new();
+    let first = || -> Result<(), StoreError> { panic!("too early") };
+    drop(Store::open(&backed.target()).map(|store| put_all(&store, [&nth_note(0)])));
+    assert!(restore_after(&backed.backup(), &backed.target(), first).is_err());
+    fs::remove_file(backed.backup().join(DATA)).unwrap();
+    let new = backed.dir.path().join("new");
+    assert!(restore_after(&backed.backup(), &new, first).is_err());
+    assert!(!new.exists(), "a bad backup leaves no trace");
+}
+
+#[test]
 fn a_restore_goes_over_the_remains_of_an_interrupted_one() {
     let backed = Backed::new();
     fs::create_dir(backed.target()).unwrap();
@@ -252,6 +293,9 @@ fn a_backup_holds_two_files_for_the_operator_only() {
     assert_eq!(list(&backed.backup()), [MANIFEST, DATA]);
     let mode = fs::metadata(backed.backup()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
+    restore(&backed.backup(), &backed.target()).unwrap();
+    let restored = fs::metadata(backed.target().join("data.mdb")).unwrap();
+    assert_eq!(restored.permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::config;
 /// The flag that names the settings file.
 pub const ENV_FILE: &str = "env-file";
 
+const SETTINGS: &str = "Settings apply here, too: as flags, as environment variables, in .env or in \
+                        the file that --env-file names.\n`ngit-grasp --help` lists them.";
+
 /// The whole command line, for `--help` and for the documentation.
 pub fn command() -> Command {
     let dir = |help| {
@@ -79,7 +82,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("status")
-                .about("Ask the running server how sync stands: every relay, its state, what is missing, what comes next")
+                .about("Ask the running server whether all is well, and how sync stands: every relay, its state, what is missing, what comes next")
                 .arg(json()),
         )
         .subcommand(
@@ -96,22 +99,25 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("backup")
                 .about("Copy events and owner key into a new directory; the server may be running")
-                .arg(dir("A directory that does not exist yet or is empty")),
+                .arg(dir("A directory that does not exist yet or is empty"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("restore")
-                .about("Put a backup where there are no events yet; the server must be stopped")
-                .arg(dir("A directory made by `ngit-grasp backup`")),
+                .about("Put a backup where there are no events yet, not even such that wait for git data; the server must be stopped")
+                .arg(dir("A directory made by `ngit-grasp backup`"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("export")
-                .about("Write all events as JSON lines; the server may be running")
+                .about("Write all events as JSON lines, also those that wait for git data; the server may be running")
                 .arg(file("Where to write; standard output if not given")),
         )
         .subcommand(
             Command::new("import")
                 .about("Read events from JSON lines and store the valid ones; the server must be stopped")
-                .arg(file("What to read; standard input if not given")),
+                .arg(file("What to read; standard input if not given"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("purge")
@@ -135,6 +141,16 @@ pub fn command() -> Command {
                 ),
         )
         .subcommand(Command::new("man").about("Print the man page"))
+        .mut_subcommands(helped)
+}
+
+/// Every command takes all settings; its help names its own arguments only, or nobody would find
+/// them.
+fn helped(command: Command) -> Command {
+    let name = format!("ngit-grasp {}", command.get_name());
+    let alone = command.clone().bin_name(name).after_help(SETTINGS);
+    let help = alone.disable_help_subcommand(true).render_help();
+    command.override_help(help)
 }
 
 /// Every setting as a flag of every command. The short help has those that most people set.

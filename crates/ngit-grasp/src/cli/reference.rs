@@ -15,12 +15,14 @@ const EXIT_CODES: [(u8, &str); 3] = [
     ),
     (
         1,
-        "It failed, or what was looked at is not well: a check or doctor found something, a line of \
-         an import was refused. Standard error says what.",
+        "It failed, or what was looked at is not well: a check or doctor found something, the server \
+         that was asked for its status has trouble, a line of an import was refused. What was \
+         printed says more.",
     ),
     (
         2,
-        "The command line or a setting was not understood. Nothing was done.",
+        "The command line or a setting was not understood, or the settings file that was named is \
+         not there. Nothing was done.",
     ),
 ];
 
@@ -223,7 +225,7 @@ mod tests {
         for sub in command().get_subcommands() {
             assert!(page.contains(&format!("## `ngit-grasp {}", sub.get_name())));
         }
-        assert!(page.contains("## `ngit-grasp backup DIR`"), "{page}");
+        assert!(page.contains("## `ngit-grasp backup DIR [--json]`"), "{page}");
         assert!(
             page.contains("## `ngit-grasp check [--repair] [--json]`"),
             "{page}"

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::settings::{Spec, specs};
+use super::settings::{PREFIX, Spec, specs};
 use super::{ConfigErrors, Loaded, Row, Source, args, load};
 
 const INTRO: &str = "\
@@ -33,19 +33,39 @@ pub fn render(loaded: &Loaded) -> String {
     for (spec, row) in specs().iter().zip(loaded.describe()) {
         if spec.group != group {
             group = spec.group;
-            let dashes = "-".repeat(WIDTH.saturating_sub(group.len() + 5));
-            file.push_str(&format!("\n# -- {group} {dashes}\n"));
+            file.push_str(&heading(group));
         }
         file.push_str(&entry(loaded, spec, &row));
     }
+    file.push_str(&strays(loaded));
     file
 }
 
-/// True if the file holds something that others must not read.
+/// True if something in the settings file must not be read by others.
 pub fn has_secrets(loaded: &Loaded) -> bool {
-    let rows = specs().iter().zip(loaded.describe());
-    rows.into_iter()
-        .any(|(spec, row)| spec.secret && row.source != Source::Default)
+    let mut rows = specs().iter().zip(loaded.describe());
+    rows.any(|(spec, row)| spec.secret && matches!(row.source, Source::File(_)))
+}
+
+/// What the file had before and is no setting: variables of others stay, and what looks like one
+/// of ours is a comment.
+fn strays(loaded: &Loaded) -> String {
+    if loaded.strays.is_empty() {
+        return String::new();
+    }
+    let mut text = heading("No settings of this version");
+    text.push('\n');
+    for (name, value) in &loaded.strays {
+        let ours = name.to_ascii_uppercase().starts_with(PREFIX);
+        let comment = if ours { "#" } else { "" };
+        text.push_str(&format!("{comment}{name}={}\n", quoted(value.reveal())));
+    }
+    text
+}
+
+fn heading(group: &str) -> String {
+    let dashes = "-".repeat(WIDTH.saturating_sub(group.len() + 5));
+    format!("\n# -- {group} {dashes}\n")
 }
 
 fn entry(loaded: &Loaded, spec: &Spec, row: &Row) -> String {
@@ -54,7 +74,7 @@ fn entry(loaded: &Loaded, spec: &Spec, row: &Row) -> String {
     for line in wrapped(&about) {
         text.push_str(&format!("# {line}\n"));
     }
-    let line = match (row.source, spec.secret) {
+    let line = match (&row.source, spec.secret) {
         (Source::Default, _) => format!("#{}={}", spec.env, quoted(spec.default)),
         (_, true) => format!("{}={}", spec.env, quoted(secret(loaded, spec))),
         (_, false) => format!("{}={}", spec.env, quoted(&row.value)),
@@ -120,6 +140,14 @@ mod tests {
         load(&matches, env, Path::new("/nonexistent/.env")).unwrap()
     }
 
+    fn from_file(text: &str) -> Loaded {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.env");
+        std::fs::write(&path, text).unwrap();
+        let matches = clap::Command::new("test").args(args());
+        load(&matches.get_matches_from(["test"]), [], &path).unwrap()
+    }
+
     fn read_back(file: &str) -> Vec<(String, String)> {
         dotenv::parse(file).unwrap()
     }
@@ -158,19 +186,30 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_written_in_the_clear_and_known_to_be_one() {
+    fn a_secret_is_written_in_the_clear_and_the_file_is_known_to_have_it() {
+        let key = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa";
         let given = [
-            ("NGIT_RELAY_OWNER_NSEC", "0000000000000000000000000000001"),
+            ("NGIT_RELAY_OWNER_NSEC", key),
             ("NGIT_STATUS_TOKEN", "correct horse battery"),
         ];
         let all: Vec<&str> = specs().iter().filter(|s| s.secret).map(|s| s.env).collect();
         assert_eq!(all, given.map(|(name, _)| name), "every secret is tried");
-        assert!(!has_secrets(&loaded(&[])));
         for (name, value) in given {
-            let with_secret = loaded(&[(name, value)]);
-            assert!(has_secrets(&with_secret), "{name}");
-            let found = read_back(&render(&with_secret));
-            assert_eq!(found, [(name.to_owned(), value.to_owned())]);
+            let by_environment = loaded(&[(name, value)]);
+            assert!(!has_secrets(&by_environment), "{name} is in no file");
+            let text = render(&by_environment);
+            assert_eq!(read_back(&text), [(name.to_owned(), value.to_owned())]);
+            assert!(has_secrets(&from_file(&text)), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_no_setting_is_kept_and_that_of_others_stays_set() {
+        let before = "NGIT_DOMIAN='a # b'\nTAG=latest\nNGIT_DOMAIN=git.example.com\n";
+        let file = render(&from_file(before));
+        assert!(file.contains("\n#NGIT_DOMIAN='a # b'\n"), "{file}");
+        let set = [("NGIT_DOMAIN", "git.example.com"), ("TAG", "latest")];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read_back(&file), set);
     }
 }

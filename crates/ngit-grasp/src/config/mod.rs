@@ -13,7 +13,7 @@ mod sync;
 mod value;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -28,6 +28,7 @@ pub use self::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Secret};
 use self::sources::Layers;
 #[cfg(test)]
 pub use self::tests::from_env as for_tests;
+use crate::identity;
 
 /// Room for what surrounds an event in a message: its verb and a subscription id.
 const ENVELOPE: ByteSize = ByteSize(1 << 10);
@@ -47,6 +48,10 @@ pub struct Loaded {
     pub config: Config,
     /// Oddities that do not stop the start, one line each.
     pub warnings: Vec<String>,
+    /// The settings file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What that file sets and is no setting.
+    strays: Vec<(String, Secret)>,
     /// In the order of [`specs`].
     sources: Vec<Source>,
 }
@@ -69,12 +74,25 @@ pub fn load(
     env: impl IntoIterator<Item = (OsString, OsString)>,
     dotenv_path: &Path,
 ) -> Result<Loaded, ConfigErrors> {
+    load_without(&[], matches, env, dotenv_path)
+}
+
+/// As if nobody had given these variables.
+pub fn load_without(
+    forgotten: &[&str],
+    matches: &ArgMatches,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+    dotenv_path: &Path,
+) -> Result<Loaded, ConfigErrors> {
     let mut layers = Layers::gather(matches, env, dotenv_path);
+    forgotten.iter().for_each(|env| layers.forget(env));
     let config = Config::read(&mut layers);
     let sources = specs().iter().map(|spec| layers.source(spec)).collect();
     let Layers {
         mut errors,
         warnings,
+        file,
+        strays,
         ..
     } = layers;
     errors.extend(config.iter().flat_map(Config::contradictions));
@@ -82,6 +100,8 @@ pub fn load(
         Some(config) if errors.is_empty() => Ok(Loaded {
             config,
             warnings,
+            file,
+            strays,
             sources,
         }),
         _ => Err(ConfigErrors { lines: errors }),
@@ -224,6 +244,11 @@ impl Config {
                  NGIT_WEBSOCKET_IDLE_SECS ({idle})"
             ));
         }
+        let key = self.relay_owner_nsec.as_ref().map(|key| key.reveal());
+        if key.is_some_and(|key| identity::npub_of(key).is_none()) {
+            let line = "NGIT_RELAY_OWNER_NSEC must be a secret key, an nsec or 64 hex characters";
+            lines.push(line.to_owned());
+        }
         let token = self.status_token.as_ref().map(|token| token.reveal());
         if token.is_some_and(|token| token.chars().count() < SHORTEST_TOKEN) {
             lines.push(format!(
@@ -262,7 +287,7 @@ impl Loaded {
             } else {
                 value
             },
-            source: *source,
+            source: source.clone(),
         };
         rows.map(row).collect()
     }
@@ -275,7 +300,9 @@ pub fn render_table(rows: &[Row]) -> String {
         .map(|row| row.env.len())
         .max()
         .unwrap_or_default();
-    let mut table = format!("{:width$}  {:11}  VALUE\n", "SETTING", "SOURCE");
+    let sources = rows.iter().map(|row| row.source.to_string().len());
+    let wide = sources.max().unwrap_or_default().max(11);
+    let mut table = format!("{:width$}  {:wide$}  VALUE\n", "SETTING", "SOURCE");
     for row in rows {
         let value = if row.value.is_empty() {
             "-"
@@ -283,7 +310,8 @@ pub fn render_table(rows: &[Row]) -> String {
             &row.value
         };
         let value = value.replace(char::is_control, " ");
-        table.push_str(&format!("{:width$}  {:11}  {value}\n", row.env, row.source));
+        let (env, source) = (row.env, &row.source);
+        table.push_str(&format!("{env:width$}  {source:wide$}  {value}\n"));
     }
     table
 }
@@ -303,27 +331,20 @@ pub fn rows_as_json(rows: &[Row]) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     const NO_FILE: &str = "/nonexistent/.env";
+    const KEY: &str = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa";
 
-    /// A `.env` file that is removed at the end of its test.
-    struct DotEnv(PathBuf);
+    /// A settings file that is removed at the end of its test.
+    struct DotEnv(PathBuf, #[expect(dead_code)] tempfile::TempDir);
 
     impl DotEnv {
         fn new(name: &str, text: impl AsRef<[u8]>) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("ngit-grasp-{}-{name}.env", std::process::id()));
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join(format!("{name}.env"));
             std::fs::write(&path, text).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for DotEnv {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
+            Self(path, dir)
         }
     }
 
@@ -394,7 +415,9 @@ mod tests {
         };
         assert_eq!(source("domain"), Source::Flag);
         assert_eq!(source("relay-name"), Source::Environment);
-        assert_eq!(source("relay-contact"), Source::DotEnv);
+        let name = "layers.env".to_owned();
+        assert_eq!(source("relay-contact"), Source::File(name));
+        assert!(render_table(&loaded.describe()).contains("  layers.env   file # 1\n"));
         assert_eq!(source("log-level"), Source::Default);
     }
 
@@ -421,6 +444,7 @@ mod tests {
             let text = match spec.env {
                 "NGIT_TRUSTED_PROXIES" => "::1",
                 "NGIT_STATUS_TOKEN" => "correct horse battery staple",
+                "NGIT_RELAY_OWNER_NSEC" => KEY,
                 "NGIT_SYNC_BOOTSTRAP_RELAY_URL" => "wss://relay.example",
                 "NGIT_SYNC_DOMAIN_OVERRIDES" => "github.com:10,60",
                 "NGIT_EVENT_BLACKLIST" => {
@@ -446,7 +470,7 @@ mod tests {
         ];
         let errors = try_load(&["--max-event-bytes=1TB"], &env, &file.0).unwrap_err();
         let expected = [
-            "NGIT_DOMAIN (.env): give only the host, without https://, not \"https://example.com\"",
+            "NGIT_DOMAIN (wrong.env): give only the host, without https://, not \"https://example.com\"",
             "--max-event-bytes (flag): must be a size from 4KiB to 32MiB, written like 512KiB, 2MB or \
              1000000, not \"1TB\"",
             "NGIT_MAX_CONNECTIONS (environment): must be a whole number from 1 to 1000000, not \"abc\"",
@@ -504,7 +528,7 @@ mod tests {
         let env = [("NGIT_WITHOUT_MEANING", "100"), ("PATH", "/bin")];
         let loaded = try_load(&[], &env, &file.0).unwrap();
         let expected = [
-            "NGIT_DOMIAN (.env): no setting of this version, ignored; did you mean NGIT_DOMAIN?",
+            "NGIT_DOMIAN (unknown.env): no setting of this version, ignored; did you mean NGIT_DOMAIN?",
             "NGIT_WITHOUT_MEANING (environment): no setting of this version, ignored",
         ];
         assert_eq!(loaded.warnings, expected);
@@ -587,20 +611,42 @@ mod tests {
 
     #[test]
     fn a_secret_is_usable_but_masked_wherever_it_is_shown() {
-        let env = [("NGIT_RELAY_OWNER_NSEC", "nsec1hidden")];
+        let env = [("NGIT_RELAY_OWNER_NSEC", KEY)];
         let loaded = try_load(&[], &env, Path::new(NO_FILE)).unwrap();
         let rows = loaded.describe();
         let shown = format!("{loaded:?}{}{}", render_table(&rows), rows_as_json(&rows));
-        assert!(!shown.contains("hidden"));
+        assert!(!shown.contains(KEY));
         let table = render_table(&rows);
         let line = table
             .lines()
             .find(|line| line.starts_with("NGIT_RELAY_OWNER_NSEC "));
         assert!(line.unwrap().ends_with(" environment  ********"));
-        assert_eq!(
-            loaded.config.relay_owner_nsec.unwrap().reveal(),
-            "nsec1hidden"
-        );
+        assert_eq!(loaded.config.relay_owner_nsec.unwrap().reveal(), KEY);
+    }
+
+    #[test]
+    fn a_secret_that_is_no_key_is_refused_and_not_repeated() {
+        for text in ["nsec1hidden", "hidden", &"0".repeat(64)] {
+            let errors = errors_from_env(&[("NGIT_RELAY_OWNER_NSEC", text)]);
+            let line = "NGIT_RELAY_OWNER_NSEC must be a secret key, an nsec or 64 hex characters";
+            assert_eq!(errors, [line], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_other_servers_use_is_taken_and_ours_wins() {
+        let (theirs, ours) = ("NGIT_HUNT_SYNC_DELAY_MS", "NGIT_HUNT_SYNCED_DELAY_MS");
+        let delay = |env: &[(&str, &str)]| from_env(env).hunt_synced_delay.as_millis();
+        assert_eq!(delay(&[(theirs, "7")]), 7);
+        assert_eq!(delay(&[(theirs, "7"), (ours, "8")]), 8);
+        assert_eq!(delay(&[(ours, "8"), (theirs, "7")]), 8);
+        let file = DotEnv::new("alias", "NGIT_HUNT_SYNCED_DELAY_MS=9");
+        let read = |flags: &[&str], env: &[(&str, &str)]| try_load(flags, env, &file.0).unwrap();
+        let in_environment = read(&[], &[(theirs, "7")]);
+        assert_eq!(in_environment.config.hunt_synced_delay.as_millis(), 7);
+        assert_eq!(in_environment.warnings, [""; 0]);
+        let as_flag = read(&["--hunt-sync-delay-ms", "6"], &[]);
+        assert_eq!(as_flag.config.hunt_synced_delay.as_millis(), 6);
     }
 
     #[test]

@@ -81,13 +81,9 @@ mod tests {
 
     #[test]
     fn an_entry_says_value_default_flag_and_meaning() {
-        let text = markdown();
-        let (_, entry) = text.split_once("\n### `NGIT_METRICS_ENABLED`\n\n").unwrap();
-        assert!(entry.starts_with("Serve counters for Prometheus at /metrics."));
-        let expected = "\n\n- Value: true or false\n- Default: `true`\n\
-            - Flag: `--metrics-enabled`, `--metrics-enabled=false`\n";
-        let end = entry.find("\n### ").unwrap_or(entry.len());
-        assert!(entry[..end].contains(expected), "{entry}");
+        let expected = "\n### `NGIT_SYNC_ENABLED`\n\nFetch from other relays what belongs to the repositories here.\n\n\
+            - Value: true or false\n- Default: `true`\n- Flag: `--sync-enabled`, `--sync-enabled=false`\n";
+        assert!(markdown().contains(expected));
     }
 
     #[test]

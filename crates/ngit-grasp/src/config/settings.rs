@@ -15,6 +15,20 @@ use super::value::{AuthKey, ByteSize, DatabaseBackend, LogFilter, Rules, Secret,
 
 pub const PREFIX: &str = "NGIT_";
 
+/// A name by which other GRASP servers know a setting of ours.
+pub struct Alias {
+    pub env: &'static str,
+    pub flag: &'static str,
+    /// Our variable.
+    pub of: &'static str,
+}
+
+pub const ALIASES: [Alias; 1] = [Alias {
+    env: "NGIT_HUNT_SYNC_DELAY_MS",
+    flag: "hunt-sync-delay-ms",
+    of: "NGIT_HUNT_SYNCED_DELAY_MS",
+}];
+
 /// One declaration of the table.
 #[derive(Debug)]
 pub struct Spec {

@@ -5,19 +5,20 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::dotenv;
-use super::settings::{PREFIX, Spec, specs};
-use super::value::{Setting, Shape};
+use super::settings::{ALIASES, PREFIX, Spec, specs};
+use super::value::{Secret, Setting, Shape};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Flag,
     Environment,
-    DotEnv,
+    /// Its name, without the folder.
+    File(String),
     Default,
 }
 
@@ -26,7 +27,7 @@ impl fmt::Display for Source {
         f.pad(match self {
             Self::Flag => "flag",
             Self::Environment => "environment",
-            Self::DotEnv => ".env",
+            Self::File(name) => name,
             Self::Default => "default",
         })
     }
@@ -37,6 +38,10 @@ impl fmt::Display for Source {
 #[derive(Default)]
 pub struct Layers {
     given: HashMap<&'static str, (Source, String)>,
+    /// What the file sets and is no setting, a secret that was misspelt perhaps.
+    pub strays: Vec<(String, Secret)>,
+    /// The file, if there is one.
+    pub file: Option<PathBuf>,
     pub errors: Vec<String>,
     pub warnings: Vec<String>,
 }
@@ -58,18 +63,26 @@ impl Layers {
     pub fn source(&self, spec: &Spec) -> Source {
         self.given
             .get(spec.env)
-            .map_or(Source::Default, |(source, _)| *source)
+            .map_or(Source::Default, |(source, _)| source.clone())
+    }
+
+    /// As if nobody had given it.
+    pub fn forget(&mut self, env: &str) {
+        self.given.remove(env);
     }
 
     /// The value of a setting, or an error line and `None`.
     pub fn read<T: Setting>(&mut self, spec: &Spec) -> Option<T> {
-        let default = (Source::Default, spec.default);
         let given = self.given.get(spec.env);
-        let (source, text) = given.map_or(default, |(source, text)| (*source, text.as_str()));
-        let value = T::parse(text, &spec.rules);
-        value
-            .map_err(|problem| self.errors.push(complaint(spec, source, &problem)))
-            .ok()
+        let text = given.map_or(spec.default, |(_, text)| text.as_str());
+        match T::parse(text, &spec.rules) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                let line = complaint(spec, &self.source(spec), &problem);
+                self.errors.push(line);
+                None
+            }
+        }
     }
 
     fn add_dotenv(&mut self, path: &Path) {
@@ -82,10 +95,18 @@ impl Layers {
                 return;
             }
         };
+        self.file = Some(path.to_owned());
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let source = Source::File(name.to_string_lossy().into_owned());
         match dotenv::parse(&text) {
-            Ok(entries) => entries
-                .iter()
-                .for_each(|(name, text)| self.add(name, Source::DotEnv, text)),
+            Ok(entries) => {
+                for (name, text) in entries {
+                    self.add(&name, &source, &text);
+                    if spec_of(&name).is_none() {
+                        self.strays.push((name, Secret::new(text)));
+                    }
+                }
+            }
             Err(bad_lines) => {
                 let lines = bad_lines
                     .iter()
@@ -99,7 +120,7 @@ impl Layers {
         for (name, text) in env {
             let Some(name) = name.to_str() else { continue };
             match text.to_str() {
-                Some(text) => self.add(name, Source::Environment, text),
+                Some(text) => self.add(name, &Source::Environment, text),
                 None if spec_of(name).is_some() => {
                     self.errors.push(format!(
                         "{name} ({}): must be UTF-8 text",
@@ -123,19 +144,23 @@ impl Layers {
                      in the environment or in .env, or leave it out and use the key file",
                     spec.env
                 );
-                self.errors.push(complaint(spec, Source::Flag, &problem));
+                self.errors.push(complaint(spec, &Source::Flag, &problem));
                 continue;
             }
             let texts: Vec<&str> = texts.map(String::as_str).collect();
-            self.add(spec.env, Source::Flag, &texts.join(","));
+            self.add(spec.env, &Source::Flag, &texts.join(","));
         }
     }
 
-    fn add(&mut self, name: &str, source: Source, text: &str) {
+    fn add(&mut self, name: &str, source: &Source, text: &str) {
         let text = text.trim();
         if let Some(spec) = spec_of(name) {
-            if !text.is_empty() {
-                self.given.insert(spec.env, (source, text.to_owned()));
+            // Where both names are given in one place, ours counts.
+            let given = self.given.get(spec.env);
+            let surpassed = name != spec.env && given.is_some_and(|(of, _)| of == source);
+            if !text.is_empty() && !surpassed {
+                let given = (source.clone(), text.to_owned());
+                self.given.insert(spec.env, given);
             }
         } else if name.to_ascii_uppercase().starts_with(PREFIX) {
             let hint = nearest(name).map(|known| format!("; did you mean {known}?"));
@@ -156,7 +181,8 @@ fn arg(spec: &'static Spec) -> Arg {
     let arg = Arg::new(spec.env)
         .long(spec.flag.as_str())
         .value_name("VALUE")
-        .help_heading(spec.group);
+        .help_heading(spec.group)
+        .aliases(aliases_of(spec));
     if spec.secret {
         // It is taken in any form, because the parser's own error would repeat the value.
         return arg
@@ -182,7 +208,7 @@ fn arg(spec: &'static Spec) -> Arg {
 }
 
 /// Names what the operator wrote, so that it can be found.
-fn complaint(spec: &Spec, source: Source, problem: &str) -> String {
+fn complaint(spec: &Spec, source: &Source, problem: &str) -> String {
     match source {
         Source::Flag => format!("--{} ({source}): {problem}", spec.flag),
         _ => format!("{} ({source}): {problem}", spec.env),
@@ -190,7 +216,15 @@ fn complaint(spec: &Spec, source: Source, problem: &str) -> String {
 }
 
 fn spec_of(name: &str) -> Option<&'static Spec> {
+    let alias = ALIASES.iter().find(|alias| alias.env == name);
+    let name = alias.map_or(name, |alias| alias.of);
     specs().iter().find(|spec| spec.env == name)
+}
+
+/// As flags.
+fn aliases_of(spec: &Spec) -> impl Iterator<Item = &'static str> {
+    let aliases = ALIASES.iter().filter(|alias| alias.of == spec.env);
+    aliases.map(|alias| alias.flag)
 }
 
 /// The setting whose name is likely meant.

@@ -319,6 +319,10 @@ pub struct Secret(String);
 pub const MASK: &str = "********";
 
 impl Secret {
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,20 +1,25 @@
 //! What can be seen on this machine: settings, git, folders, disk, limits.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use grasp_git::Git;
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::Finding;
+use crate::app::usable_git;
+use crate::config::file::has_secrets;
 use crate::config::{Config, DatabaseBackend, Loaded};
 use crate::disk::{self, Disk, Room};
 use crate::identity::{PUBLIC_FILE, SECRET_FILE};
 use crate::inspect::human;
+use crate::owner::{Owner, nearest};
 
-/// The oldest git that the tests run with.
-const OLDEST_GIT: (u32, u32) = (2, 39);
+/// Of a folder that are looked at for their owner: a second's work.
+const MAX_ENTRIES: usize = 20_000;
+/// `<npub>/<identifier>.git/<objects>`: whoever made a repository made these.
+const MAX_DEPTH: usize = 3;
 /// Files of the store, pipes of git processes, and whatever else is open.
 const SPARE_FILES: u64 = 512;
 
@@ -38,8 +43,23 @@ pub fn settings(loaded: &Loaded) -> Vec<Finding> {
             "set NGIT_DATABASE_BACKEND=lmdb",
         ));
     }
+    findings.extend(settings_file(loaded));
     findings.extend(domain(config));
     findings
+}
+
+/// A file with a secret is for its owner only.
+fn settings_file(loaded: &Loaded) -> Option<Finding> {
+    let path = loaded.file.as_ref().filter(|_| has_secrets(loaded))?;
+    let shown = path.display();
+    match path.metadata() {
+        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => Some(Finding::fail(
+            "settings",
+            format!("others can read {shown}, and it holds a secret"),
+            format!("chmod 600 {shown}"),
+        )),
+        _ => None,
+    }
 }
 
 fn domain(config: &Config) -> Vec<Finding> {
@@ -63,14 +83,9 @@ fn domain(config: &Config) -> Vec<Finding> {
 }
 
 pub fn git() -> Finding {
-    match Git.version() {
-        Ok(version) if (version.major, version.minor) < OLDEST_GIT => Finding::warn(
-            "git",
-            format!("version {version} is older than what was tested"),
-            format!("install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1),
-        ),
+    match usable_git() {
         Ok(version) => Finding::ok("git", format!("version {version}")),
-        Err(error) => Finding::fail("git", error.to_string(), "install git, and have it in PATH"),
+        Err(trouble) => Finding::fail("git", trouble.to_string(), "the server does not start so"),
     }
 }
 
@@ -86,13 +101,7 @@ pub fn folders(config: &Config) -> Vec<Finding> {
 /// The folder, or where it will be made.
 fn folder(about: &'static str, path: &Path) -> Finding {
     let shown = path.display();
-    let there = path.ancestors().find(|dir| dir.exists());
-    let there = there.unwrap_or(Path::new("."));
-    let there = if there.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        there
-    };
+    let there = nearest(path);
     if !there.is_dir() {
         let what = format!("{} is not a directory", there.display());
         return Finding::fail(about, what, "choose another path, or move that file away");
@@ -108,17 +117,68 @@ fn folder(about: &'static str, path: &Path) -> Finding {
     if there != path {
         return Finding::ok(about, format!("{shown} will be made at the first start"));
     }
-    let owner = path.metadata().map(|meta| meta.uid());
-    let me = geteuid().as_raw();
-    match owner {
-        // A packaged server has a user of its own, and root looks after it.
-        Ok(owner) if owner != me && me != 0 => Finding::warn(
-            about,
-            format!("{shown} belongs to user {owner}, and this is user {me}"),
-            "run doctor, and the server, as the user to whom the data belongs",
-        ),
-        _ => Finding::ok(about, shown.to_string()),
+    let Ok(owner) = Owner::of(path) else {
+        return Finding::ok(about, shown.to_string());
+    };
+    if let Some((stray, of)) = stray(path, owner) {
+        return divided(about, path, owner, &stray, of);
     }
+    let me = geteuid().as_raw();
+    // A packaged server has a user of its own, and root looks after it.
+    if owner.uid != me && me != 0 {
+        return Finding::warn(
+            about,
+            format!(
+                "{shown} belongs to user {}, and this is user {me}",
+                owner.uid
+            ),
+            "run doctor, and the server, as the user to whom the data belongs",
+        );
+    }
+    Finding::ok(about, shown.to_string())
+}
+
+/// Something in the folder that belongs to another user than the folder itself.
+fn stray(folder: &Path, owner: Owner) -> Option<(PathBuf, Owner)> {
+    let mut left = MAX_ENTRIES;
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        for entry in entries.take(left) {
+            left = left.saturating_sub(1);
+            let path = entry.path();
+            let Ok(meta) = path.symlink_metadata() else {
+                continue;
+            };
+            if meta.uid() != owner.uid {
+                let (uid, gid) = (meta.uid(), meta.gid());
+                return Some((path, Owner { uid, gid }));
+            }
+            if meta.is_dir() && depth + 1 < MAX_DEPTH {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+    None
+}
+
+fn divided(about: &'static str, path: &Path, owner: Owner, stray: &Path, of: Owner) -> Finding {
+    // The server's user is hardly root where there is another.
+    let Owner { uid, gid } = if owner.uid == 0 { of } else { owner };
+    Finding::fail(
+        about,
+        format!(
+            "{} belongs to user {}, and {} to user {}: the server cannot use both",
+            path.display(),
+            owner.uid,
+            stray.display(),
+            of.uid
+        ),
+        format!(
+            "with the server stopped: chown -R {uid}:{gid} {}",
+            path.display()
+        ),
+    )
 }
 
 fn key(config: &Config) -> Option<Finding> {
@@ -179,8 +239,6 @@ pub fn open_files(config: &Config) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::super::Verdict;
     use super::*;
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::{Value, json};
 
-use crate::support::{bin, run, start};
+use crate::support::{bin, run, script, start};
 
 #[test]
 fn init_writes_a_file_that_a_server_takes() {
@@ -35,10 +35,24 @@ fn init_writes_a_file_that_a_server_takes() {
 }
 
 #[test]
+fn init_throws_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".env");
+    std::fs::write(&file, "NGIT_DOMIAN=git.example.com\n").unwrap();
+    let made = run(&["init", "--force", "--defaults"], &[], dir.path());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let warning = "warning: NGIT_DOMIAN (.env): no setting of this version, ignored";
+    assert!(made.stderr.contains(warning), "{}", made.stderr);
+    assert!(made.stderr.contains("kept as .env.old"), "{}", made.stderr);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\n#NGIT_DOMIAN=git.example.com\n"), "{text}");
+}
+
+#[test]
 fn a_settings_file_that_was_named_must_be_there() {
     let dir = tempfile::tempdir().unwrap();
     let shown = run(&["--env-file", "no.env", "config"], &[], dir.path());
-    assert_eq!(shown.code, Some(1));
+    assert_eq!(shown.code, Some(2));
     assert_eq!(shown.stderr, "ngit-grasp: no.env is not there\n");
 }
 
@@ -50,7 +64,51 @@ fn wrong_settings_and_wrong_commands_are_told_apart_from_failures() {
     assert_eq!(code(&["--domain", "https://a.example", "config"]), Some(2));
     assert_eq!(code(&["init", "--domain", "https://a.example"]), Some(2));
     assert_eq!(code(&["no-such-command"]), Some(2));
+    let key = [("NGIT_RELAY_OWNER_NSEC", "nsec1typo")];
+    for command in ["config", "doctor", "status"] {
+        assert_eq!(run(&[command], &key, dir.path()).code, Some(2), "{command}");
+    }
+    assert_eq!(run(&[], &key, dir.path()).code, Some(2));
     assert_eq!(code(&["status", "--bind-address", "127.0.0.1:1"]), Some(1));
+}
+
+/// Without it no push could be taken, and nobody would know why.
+#[test]
+fn without_a_git_that_is_new_enough_the_server_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let bins = dir.path().to_str().unwrap();
+    let start = || run(&[], &[("PATH", bins)], dir.path());
+    let missing = start();
+    assert_eq!(missing.code, Some(1), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("install git 2.39"),
+        "{}",
+        missing.stderr
+    );
+    script(dir.path(), "git", "echo git version 2.38.9");
+    let old = start();
+    assert_eq!(old.code, Some(1), "{}", old.stderr);
+    let said = "git 2.38.9 is too old: install git 2.39 or newer";
+    assert!(old.stderr.contains(said), "{}", old.stderr);
+    let examined = run(&["doctor"], &[("PATH", bins)], dir.path());
+    let line = format!("FAIL  git  {said}");
+    let tidy = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        tidy(&examined.stdout).contains(&tidy(&line)),
+        "{}",
+        examined.stdout
+    );
+    assert!(!dir.path().join("relay").exists(), "nothing was made");
+}
+
+#[test]
+fn an_error_names_the_path_and_what_was_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = [("NGIT_RELAY_DATA_PATH", "/dev/null")];
+    let failed = run(&["import", "/dev/null"], &env, dir.path());
+    assert_eq!(failed.code, Some(1));
+    let said = "ngit-grasp: cannot make or use the directory /dev/null: ";
+    assert!(failed.stderr.contains(said), "{}", failed.stderr);
 }
 
 #[test]
@@ -74,6 +132,30 @@ fn the_short_help_is_short_and_the_long_one_has_everything() {
     assert!(short.contains("--domain") && !short.contains("--max-filters"));
     assert!(short.lines().count() < 100, "{short}");
     assert!(long.contains("--max-filters"), "{long}");
+}
+
+#[test]
+fn the_help_of_a_command_is_about_that_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [
+        &["doctor", "--help"],
+        &["doctor", "-h"],
+        &["help", "doctor"],
+    ] {
+        let help = run(args, &[], dir.path()).stdout;
+        assert!(
+            help.contains("Usage: ngit-grasp doctor [OPTIONS]"),
+            "{help}"
+        );
+        assert!(
+            help.contains("--json") && help.contains("--env-file"),
+            "{help}"
+        );
+        assert!(!help.contains("--domain"), "{help}");
+        assert!(help.lines().count() < 20, "{help}");
+    }
+    let with = run(&["config", "--relay-name", "mine"], &[], dir.path());
+    assert!(with.stdout.contains("flag         mine"), "{}", with.stdout);
 }
 
 #[test]

@@ -35,7 +35,6 @@ fn a_server_that_is_well_gets_no_complaint_but_of_its_name() {
         "dns",
         "address",
         "websocket",
-        "clock",
     ] {
         assert_eq!(finding(&report, about)["verdict"], "ok", "{report:#}");
     }
@@ -62,7 +61,9 @@ fn a_server_that_is_down_or_another_one_fails() {
     assert_eq!(ran.code, Some(1));
     assert_eq!(report["ok"], false);
     assert_eq!(finding(&report, "server")["verdict"], "warn");
-    assert_eq!(finding(&report, "address")["verdict"], "fail");
+    let address = finding(&report, "address");
+    assert_eq!(address["verdict"], "fail");
+    assert_eq!(address["advice"], "start the server", "no word of proxies");
 }
 
 #[test]
@@ -88,4 +89,21 @@ fn what_others_can_read_or_nobody_can_resolve_fails_with_advice() {
         assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains('\u{1b}'), "no colours in a pipe");
+}
+
+#[test]
+fn a_settings_file_with_a_secret_is_for_its_owner_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.env");
+    let said = |text: &str, mode| {
+        std::fs::write(&file, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&file, mode).unwrap();
+        run(&["doctor", "--env-file", "settings.env"], &[], dir.path()).stdout
+    };
+    let secret = "NGIT_STATUS_TOKEN=correct-horse-battery\n";
+    let fails = |text: &str| text.contains("FAIL  settings") && text.contains("chmod 600 ");
+    assert!(fails(&said(secret, 0o640)), "{}", said(secret, 0o640));
+    assert!(!fails(&said(secret, 0o600)));
+    assert!(!fails(&said("NGIT_RELAY_NAME=mine\n", 0o644)));
 }

@@ -34,6 +34,7 @@ mod ngit_client;
 mod nip01;
 mod nip77;
 mod nips;
+mod owner;
 mod packaging;
 mod purge;
 mod repair;

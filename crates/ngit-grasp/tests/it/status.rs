@@ -1,5 +1,7 @@
 //! How the server stands, as JSON over HTTP and as a table for people.
 
+use std::io::{Read as _, Write as _};
+
 use testkit::grasp::DOMAIN;
 use testkit::{Client, GitFault, GitHost, Project, Rogue, Value, WorkTree, json, now};
 
@@ -60,6 +62,60 @@ fn the_command_asks_the_running_server() {
     let ran = run(&["status", "--json"], &env, server.data_dir());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(told(&ran.stdout)["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_server_that_is_not_well_is_a_failure() {
+    let server = start(&[("NGIT_MIN_FREE_BYTES", "1048576GiB")]);
+    let address = server.addr().to_string();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let ran = run(&["status"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("Look here: "), "{}", ran.stdout);
+    assert_eq!(ran.stderr, "");
+    let ran = run(&["status", "--json"], &env, server.data_dir());
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(told(&ran.stdout)["verdict"]["well"], false);
+}
+
+/// Where there is a token, being on this machine is not enough.
+#[test]
+fn the_command_shows_the_token_or_that_it_can_read_the_key() {
+    let token = ("NGIT_STATUS_TOKEN", "correct horse battery");
+    let server = start(&[token, ("NGIT_SYNC_ENABLED", "true")]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let address = server.addr().to_string();
+    let bind = ("NGIT_BIND_ADDRESS", address.as_str());
+    let sees_all = |env: &[(&str, &str)], dir: &std::path::Path| {
+        let ran = run(&["status"], env, dir);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout.contains("RELAY  STATE")
+    };
+    assert!(sees_all(&[bind, token], elsewhere.path()));
+    assert!(sees_all(&[bind], server.data_dir()));
+    assert!(!sees_all(&[bind], elsewhere.path()));
+}
+
+#[test]
+fn another_web_server_is_not_taken_for_ours() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in other.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.0 404 Not Found\r\n\r\n<html>nginx</html>");
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let ran = run(&["status"], &[("NGIT_BIND_ADDRESS", &address)], dir.path());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("is not ngit-grasp"), "{}", ran.stderr);
+    assert!(
+        !ran.stderr.contains("NGIT_STATUS_ENABLED"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

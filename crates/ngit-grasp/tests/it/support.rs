@@ -184,14 +184,19 @@ pub fn metric(server: &Server, name: &str) -> f64 {
 
 /// A program that sets a limit of the shell and becomes the server.
 pub fn limited(dir: &Path, limit: &str) -> PathBuf {
-    let path = dir.join("limited.sh");
-    let text = format!("#!/bin/sh\nulimit {limit}\nexec '{}'\n", bin().display());
+    let text = format!("ulimit {limit}\nexec '{}'\n", bin().display());
+    script(dir, "limited.sh", &text)
+}
+
+/// A program of the shell.
+pub fn script(dir: &Path, name: &str, text: &str) -> PathBuf {
+    let path = dir.join(name);
     // Written by a child: a file that this process has open for writing, and so each child that
     // another test forks meanwhile, could not be executed.
     let written = Command::new("sh")
         .args(["-c", r#"printf '%s' "$1" > "$0" && chmod 755 "$0""#])
         .arg(&path)
-        .arg(text)
+        .arg(format!("#!/bin/sh\n{text}"))
         .status();
     assert!(written.expect("run sh").success());
     path

@@ -8,6 +8,7 @@ use grasp_core::Event;
 use testkit::random::Events;
 use testkit::{Author, Client, Project, Server, Value, json, now};
 
+use crate::hosted::GRASP;
 use crate::support::{
     accept, author, by, client, eventually, ids, ids_of, run, sorted, start, stored, to_json,
 };
@@ -106,6 +107,15 @@ async fn an_import_reports_broken_lines_and_goes_on() {
     let mut client = client(&server).await;
     let found = stored(&mut client, &[by(&author)]).await;
     assert_eq!(sorted(ids_of(&found)), sorted(ids(&[one, two])));
+}
+
+#[test]
+fn an_import_of_a_file_that_is_not_there_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = run(&["import", "typo.jsonl"], &[], dir.path());
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("typo.jsonl"), "{}", refused.stderr);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -267,6 +277,28 @@ fn a_damaged_backup_is_not_restored() {
     assert!(refused.stderr.contains("MANIFEST"), "{}", refused.stderr);
     fs::remove_file(server.data_dir().join("backup/MANIFEST")).unwrap();
     assert_eq!(run(&["restore", &backup], &[], other.path()).code, Some(1));
+    let left = fs::read_dir(other.path()).unwrap().count();
+    assert_eq!(left, 0, "not even the key");
+}
+
+/// A server that was started once has no events, and a key of its own.
+#[test]
+fn a_restore_into_another_server_says_whose_key_stays() {
+    let (mut source, mut target) = (start(&[]), start(&[]));
+    source.terminate();
+    target.terminate();
+    let backup = path(source.data_dir(), "backup");
+    let made = run(&["backup", &backup, "--json"], &[], source.data_dir());
+    let made: Value = made.stdout.parse().unwrap();
+    assert_eq!((&made["events"], &made["held"]), (&json!(0), &json!(0)));
+    let restored = run(&["restore", &backup], &[], target.data_dir());
+    assert_eq!(restored.code, Some(0), "{}", restored.stderr);
+    let warning = restored.stderr.lines().find(|of| of.contains("WARNING"));
+    let npub = |server: &Server| fs::read_to_string(server.data_dir().join("relay/owner.npub"));
+    let warning = warning.unwrap_or_else(|| panic!("{}", restored.stderr));
+    assert!(warning.contains(&format!("stays {}", npub(&target).unwrap().trim())));
+    assert!(warning.contains(&format!("is of {}", npub(&source).unwrap().trim())));
+    target.restart();
 }
 
 #[test]
@@ -288,11 +320,8 @@ fn an_import_takes_events_that_stand_before_what_they_belong_to() {
     let dir = tempfile::tempdir().unwrap();
     let file = path(dir.path(), "events.jsonl");
     fs::write(&file, lines).unwrap();
-    let env = [
-        ("NGIT_DOMAIN", testkit::grasp::DOMAIN),
-        ("NGIT_ACCEPT_UNRELATED_EVENTS", "false"),
-    ];
-    let imported = run(&["import", &file], &env, dir.path());
+    let env = GRASP;
+    let imported = run(&["import", &file], env, dir.path());
     assert_eq!(imported.code, Some(1), "{}", imported.stderr);
     let summary = "0 events imported, 4 wait for git data, 0 were here already, 0 replaced or deleted, 1 refused";
     assert!(imported.stderr.contains(summary), "{}", imported.stderr);
@@ -301,4 +330,17 @@ fn an_import_takes_events_that_stand_before_what_they_belong_to() {
         "{}",
         imported.stderr
     );
+    // They were acknowledged, so they go where the others go.
+    let exported = run(&["export"], env, dir.path());
+    let said = "4 events exported, 4 of them wait for git data";
+    assert!(exported.stderr.contains(said), "{}", exported.stderr);
+    let made = run(&["backup", &path(dir.path(), "backup")], env, dir.path());
+    let said = "0 events and 4 that wait for git data, ";
+    assert!(made.stderr.contains(said), "{}", made.stderr);
+    let (again, copy) = (tempfile::tempdir().unwrap(), path(dir.path(), "copy.jsonl"));
+    fs::write(&copy, exported.stdout).unwrap();
+    let imported = run(&["import", "--json", &copy], env, again.path());
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    let expected = json!({"imported": 0, "held": 4, "known": 0, "superseded": 0, "refused": 0});
+    assert_eq!(imported.stdout.parse::<Value>().unwrap(), expected);
 }
