@@ -2,14 +2,15 @@
 
 mod clones;
 mod maintainers;
+mod memo;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::maintainers::MAX_MEMBERS;
+use self::memo::Memo;
 use crate::clock::Timestamp;
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Announcement, Identifier, Rank, RepoId};
@@ -63,9 +64,6 @@ impl Applied {
     }
 }
 
-/// For each owner: who may sign.
-type Walks = FxHashMap<Pubkey, Arc<[Pubkey]>>;
-
 /// The newest announcement of each author and identifier, and what follows from all of them.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -76,8 +74,8 @@ pub struct Registry {
     by_event: FxHashMap<EventId, RepoId>,
     /// States of repositories that are not announced now, in case they come back.
     applied_before: FxHashMap<RepoId, Applied>,
-    /// Maintainer sets that were asked for since the last change: they are asked for often.
-    walks: RefCell<FxHashMap<Identifier, Walks>>,
+    /// Maintainer sets are asked for often.
+    memo: RefCell<Memo>,
     /// Announcements or standings that have changed since somebody looked.
     changed: BTreeSet<RepoId>,
 }
@@ -97,6 +95,7 @@ impl Registry {
             Some(entry) if entry.announcement.rank > announcement.rank => return,
             Some(entry) if entry.announcement.listed == announcement.listed => {
                 // Nobody gains or loses a word by it.
+                self.memo.get_mut().forget_maintained(&repo.identifier);
                 self.by_event.remove(&entry.announcement.rank.id);
                 self.by_event.insert(announcement.rank.id, repo.clone());
                 self.changed.insert(repo);
@@ -114,7 +113,7 @@ impl Registry {
         }
         self.applied_before.remove(&repo);
         self.by_event.insert(announcement.rank.id, repo.clone());
-        self.walks.get_mut().remove(&repo.identifier);
+        self.memo.get_mut().forget_walks_past(&repo);
         let entry = Entry {
             listed: announcement.listed.iter().copied().collect(),
             announcement,
@@ -136,7 +135,7 @@ impl Registry {
             return;
         };
         self.changed.insert(repo.clone());
-        self.walks.get_mut().remove(&repo.identifier);
+        self.memo.get_mut().forget_walks_past(repo);
         self.by_event.remove(&entry.announcement.rank.id);
         for key in &entry.announcement.listed {
             let listed = RepoId::new(*key, repo.identifier.clone());
@@ -184,6 +183,7 @@ impl Registry {
         if let Some(entry) = self.entries.get_mut(repo) {
             entry.standing = standing;
             self.changed.insert(repo.clone());
+            self.memo.get_mut().forget_maintained(&repo.identifier);
         }
     }
 

@@ -16,10 +16,15 @@ use crate::git::{ObjectId, Refs};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{self, PullRequest, Rank, RepoId, State};
+use crate::registry::MAX_MEMBERS;
 
 /// Events whose objects no repository is known to have, about 600 bytes each, and 20 for each
 /// object: 60 MB and more.
 const MAX_LOST: usize = 100_000;
+
+/// Keys that gain or lose a word in one change, and are asked what else they maintain: as many as
+/// four sets have members.
+const MAX_ASKED: usize = 4 * MAX_MEMBERS;
 
 /// What is not found, and where not.
 #[derive(Debug, Default)]
@@ -387,20 +392,12 @@ impl Core {
         if after == *before {
             return;
         }
-        let changed = before
-            .iter()
-            .filter(|(repo, members)| after.get(*repo) != Some(members));
-        let new = after
-            .iter()
-            .filter(|(repo, members)| before.get(*repo) != Some(members));
-        let authors: BTreeSet<Pubkey> = changed
-            .chain(new)
-            .flat_map(|(_, members)| members.iter().copied())
-            .collect();
-        let maintained = authors
-            .iter()
-            .flat_map(|author| self.registry.maintained_by(author, &repo.identifier));
-        let mut places: BTreeSet<RepoId> = maintained.collect();
+        let repos = before.keys().chain(after.keys());
+        let changed = repos.filter(|repo| before.get(*repo) != after.get(*repo));
+        let mut places: BTreeSet<RepoId> = changed.cloned().collect();
+        for author in changed_members(before, &after, &places) {
+            places.extend(self.registry.maintained_by(&author, &repo.identifier));
+        }
         let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
         for gone in gone {
             for event in facts.roots(gone, &nip34::PULL_REQUESTS) {
@@ -425,6 +422,21 @@ impl Core {
         let repo = repo.clone();
         self.effects.push_back(Effect::Repaired { repo, what });
     }
+}
+
+/// Whoever may sign for one of these and could not before, or the other way round; the first few.
+fn changed_members(before: &Reach, after: &Reach, repos: &BTreeSet<RepoId>) -> BTreeSet<Pubkey> {
+    let members = |reach: &Reach, repo: &RepoId| -> BTreeSet<Pubkey> {
+        let members = reach.get(repo).into_iter();
+        members
+            .flat_map(|members| members.iter().copied())
+            .collect()
+    };
+    let changed = repos
+        .iter()
+        .map(|repo| &members(before, repo) ^ &members(after, repo));
+    let changed: BTreeSet<Pubkey> = changed.flatten().collect();
+    changed.into_iter().take(MAX_ASKED).collect()
 }
 
 pub(super) fn objects_of(event: &Event) -> Vec<ObjectId> {

@@ -25,6 +25,9 @@ use crate::registry::Standing;
 
 /// Repositories that are brought in step together.
 const MAX_TOGETHER: usize = 64;
+/// Of those who may sign for them, so many are asked what else they maintain. Each costs 20 us, and
+/// 64 walks where nothing is kept in mind.
+const MAX_ASKED: usize = 64;
 /// States of one author and identifier that wait: each replaces those before it, and only a push
 /// that is under way may still bring an older one. A look asks for the objects of all of them.
 pub(super) const MAX_STATES: usize = 8;
@@ -133,7 +136,7 @@ impl Core {
                 continue;
             }
             for author in self.registry.maintainers(&repo).iter() {
-                if authors.insert(*author) {
+                if authors.insert(*author) && authors.len() <= MAX_ASKED {
                     let mut near = self.registry.maintained_by(author, &seed.identifier);
                     // From the end: what was asked for before what only hangs together with it.
                     near.sort_by_key(|repo| seeds.contains(repo));

@@ -30,10 +30,14 @@ impl RepoSync {
         let (sync, targets) = (core.sync(), core.sync().targets());
         let mut told = Self {
             enabled: core.policy().limits.sync.enabled,
-            held: held(core, repo),
-            hunted: core.hunt().is_after(repo),
             ..Self::default()
         };
+        // Anybody may ask for any name.
+        if !core.registry().is_hosted(repo) {
+            return told;
+        }
+        told.held = held(core, repo);
+        told.hunted = core.hunt().is_after(repo);
         let Some(ix) = targets.repos.find(repo) else {
             return told;
         };
