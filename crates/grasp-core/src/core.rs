@@ -418,7 +418,7 @@ impl Core {
             Some(Errand::WrittenDown(ids)) => {
                 self.on_written_down(job, &ids, outcomes.is_ok(), facts);
             }
-            Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok()),
+            Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok(), facts),
             Some(Errand::Unheld(id)) => self.on_unheld(id, outcomes.is_ok()),
             Some(Errand::Joined(event)) => self.on_joined(&event, outcomes, facts),
             Some(Errand::Hidden(id)) => self.on_hidden(id, outcomes.is_ok(), facts),

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use grasp_core::event::{Address, Event};
-use grasp_core::nip34::Rank;
+use grasp_core::facts::Applied;
 use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
@@ -49,12 +49,12 @@ impl Facts for Store {
         newest.ok().flatten()
     }
 
-    fn applied(&self, repo: &RepoId) -> Option<Rank> {
-        let rank = asking!(self, |kv| {
+    fn applied(&self, repo: &RepoId) -> Option<Applied> {
+        let applied = asking!(self, |kv| {
             let row = kv.get(Table::Applied, &schema::applied_key(repo))?;
-            row.map(schema::read_rank).transpose()
+            row.map(schema::read_applied).transpose()
         });
-        rank.ok().flatten()
+        applied.ok().flatten()
     }
 
     fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
@@ -120,7 +120,7 @@ impl Store {
         reading!(self, |kv| {
             for row in kv.rows(Table::Applied, Bound::Unbounded)? {
                 let (key, value) = row?;
-                visit(schema::read_applied(key, value)?);
+                visit(schema::read_applied_row(key, value)?);
             }
             for row in kv.rows(Table::Hidden, Bound::Unbounded)? {
                 visit(schema::read_hidden(row?.0)?);

@@ -139,9 +139,13 @@ impl Core {
         }
     }
 
-    pub(super) fn on_recorded(&mut self, repo: RepoId, recorded: bool) {
+    pub(super) fn on_recorded(&mut self, repo: RepoId, recorded: bool, facts: &dyn Facts) {
         if !recorded {
-            self.retry_later(Again::Record(repo));
+            return self.retry_later(Again::Record(repo));
+        }
+        if let Some(applied) = facts.applied(&repo) {
+            self.registry
+                .set_applied(&repo, applied.rank, applied.since);
         }
     }
 }

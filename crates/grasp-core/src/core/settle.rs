@@ -16,7 +16,7 @@ use super::retry::Again;
 use super::{Change, Core, Errand, Failed, GitDone, GitTask};
 use crate::admit::Needs;
 use crate::event::{Event, Kind};
-use crate::facts::{Facts, StoreOutcome};
+use crate::facts::{Applied, Facts, StoreOutcome};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Identifier, Rank, RepoId, State};
@@ -430,8 +430,12 @@ impl Core {
                     // Its refs are there all the same, and nothing older may move them.
                     if let Some(rank) = settle.moved_to(member) {
                         let since = settle.committed;
-                        self.registry.set_applied(&member.repo, rank, since);
-                        self.out_of_step.insert(member.repo.clone());
+                        let recorded = facts.applied(&member.repo);
+                        let now = Applied { rank, since };
+                        self.registry.set_unrecorded(&member.repo, now, recorded);
+                        if self.registry.standing(&member.repo).is_some() {
+                            self.out_of_step.insert(member.repo.clone());
+                        }
                         self.retry_later(Again::Record(member.repo.clone()));
                     }
                     self.retry_later(Again::Repo(member.repo.clone()));

@@ -238,7 +238,7 @@ mod tests {
             relays: Vec::new(),
             clones: Vec::new(),
         };
-        registry.announce(announcement, Standing::Served);
+        registry.announce(announcement, Standing::Served, None);
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(maintained(&registry), [repo(1)]);
         let mut elsewhere = registry.announcement(&repo(1)).unwrap().clone();
         elsewhere.lists_us = false;
-        registry.announce(elsewhere, Standing::Served);
+        registry.announce(elsewhere, Standing::Served, None);
         assert_eq!(maintained(&registry), []);
     }
 
@@ -430,7 +430,7 @@ mod tests {
                 relays: Vec::new(),
                 clones: Vec::new(),
             };
-            registry.announce(announcement, Standing::Held);
+            registry.announce(announcement, Standing::Held, None);
         }
         announce(&mut registry, 1, &[2], 2);
         let maintained = registry.maintained_by(&key(2), &repo(1).identifier);
@@ -439,22 +439,5 @@ mod tests {
             registry.invites(&key(2), &repo(1).identifier),
             Some(Standing::Served)
         );
-    }
-
-    #[test]
-    fn a_rank_survives_the_announcement() {
-        let mut registry = Registry::default();
-        announce(&mut registry, 1, &[], 1);
-        let rank = Rank {
-            created_at: Timestamp(9),
-            id: EventId([9; 32]),
-        };
-        registry.set_applied(&repo(1), rank, Timestamp(5));
-        registry.forget(&repo(1));
-        assert!(!registry.is_hosted(&repo(1)));
-        announce(&mut registry, 1, &[], 2);
-        registry.set_applied(&repo(1), rank, Timestamp(6));
-        assert_eq!(registry.applied(&repo(1)), Some(rank));
-        assert_eq!(registry.refs_since(&repo(1)), Some(Timestamp(5)));
     }
 }
