@@ -196,8 +196,7 @@ impl Core {
                 self.lost.forget_in(&event.id, repo);
                 continue;
             }
-            let at = self.tips_at.get(&event.id);
-            let has_tip = at.is_some_and(|repos| repos.contains(repo));
+            let has_tip = self.tips.is_at(&event.id, repo);
             let lacking = objects.iter().filter(|id| missing.contains(id));
             let lacking: Arc<[ObjectId]> = lacking.copied().collect();
             if !lacking.is_empty() {
@@ -228,8 +227,7 @@ impl Core {
             return self.lost.forget(&id);
         }
         let places = self.served_from(event, facts);
-        let tips = self.tips_at.get(&id);
-        let has_tip = |place: &RepoId| tips.is_some_and(|tips| tips.contains(place));
+        let has_tip = |place: &RepoId| self.tips.is_at(&id, place);
         let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
         if elsewhere {
             return self.seek_tip(repo, event);

@@ -243,7 +243,7 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
-            self.tips_at.entry(id).or_default().insert(repo.clone());
+            self.tips.insert(id, repo);
             // It is being set to what it should be, perhaps.
             let landing = self.landing.get(&id);
             if landing.is_some_and(|landing| landing.touches(repo)) {

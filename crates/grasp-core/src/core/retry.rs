@@ -106,9 +106,7 @@ impl Core {
                 Again::Check(repo) => self.check(repo),
                 Again::Discard(discard) => self.discard(discard),
                 Again::Tip(repo, id) => {
-                    let repos = self.tips_at.get(&id);
-                    let wanted = repos.is_some_and(|repos| repos.contains(&repo));
-                    if !wanted {
+                    if !self.tips.is_at(&id, &repo) {
                         self.remove_tip(&repo, id);
                     }
                 }
