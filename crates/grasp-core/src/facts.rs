@@ -49,7 +49,8 @@ impl Applied {
     }
 }
 
-/// What is stored, and so served. A store that cannot say answers as if it had nothing.
+/// What is stored, and so served. A store that cannot say does not answer: what is not here is
+/// put away and taken down.
 pub trait Facts {
     fn kind_of(&self, id: &EventId) -> Option<Kind>;
 
