@@ -35,6 +35,7 @@ use self::pruning::Prunes;
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
+use self::tips::Tips;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
@@ -111,8 +112,7 @@ pub struct Core {
     /// Tips that were pushed before their event came.
     early_tips: EarlyTips,
     to_look_at: Line,
-    /// Where each tip was put, so that it can go with its event: about 200 bytes each.
-    tips_at: FxHashMap<EventId, BTreeSet<RepoId>>,
+    tips: Tips,
     /// Repositories that git is making, and how often it was asked to.
     creating: FxHashMap<RepoId, usize>,
     /// Repositories whose refs may not be those of the state applied last.
@@ -203,7 +203,7 @@ impl Core {
             pushes: FxHashMap::default(),
             early_tips: EarlyTips::default(),
             to_look_at: Line::default(),
-            tips_at: FxHashMap::default(),
+            tips: Tips::default(),
             creating: FxHashMap::default(),
             out_of_step: FxHashSet::default(),
             retries: Retries::default(),
@@ -418,7 +418,7 @@ impl Core {
             Some(Errand::WrittenDown(ids)) => {
                 self.on_written_down(job, &ids, outcomes.is_ok(), facts);
             }
-            Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok()),
+            Some(Errand::Recorded(repo)) => self.on_recorded(repo, outcomes.is_ok(), facts),
             Some(Errand::Unheld(id)) => self.on_unheld(id, outcomes.is_ok()),
             Some(Errand::Joined(event)) => self.on_joined(&event, outcomes, facts),
             Some(Errand::Hidden(id)) => self.on_hidden(id, outcomes.is_ok(), facts),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Timestamp;
 use crate::event::{Address, Event, Kind};
 use crate::id::EventId;
 use crate::nip34::{Rank, RepoId};
@@ -29,7 +30,27 @@ pub enum StoreOutcome {
     Failed,
 }
 
-/// What is stored, and so served. A store that cannot say answers as if it had nothing.
+/// The state whose refs a repository has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    pub rank: Rank,
+    /// When the repository had refs for the first time.
+    pub since: Timestamp,
+}
+
+impl Applied {
+    /// A rank only rises, and what was first stays so.
+    #[must_use]
+    pub fn rise(self, rank: Rank) -> Self {
+        Self {
+            rank: self.rank.max(rank),
+            since: self.since,
+        }
+    }
+}
+
+/// What is stored, and so served. A store that cannot say does not answer: what is not here is
+/// put away and taken down.
 pub trait Facts {
     fn kind_of(&self, id: &EventId) -> Option<Kind>;
 
@@ -38,8 +59,8 @@ pub trait Facts {
     /// The version of a replaceable or addressable event that stands.
     fn newest(&self, address: &Address) -> Option<Arc<Event>>;
 
-    /// The state that a repository has.
-    fn applied(&self, repo: &RepoId) -> Option<Rank>;
+    /// The state that a repository has, or had when it was announced last.
+    fn applied(&self, repo: &RepoId) -> Option<Applied>;
 
     /// Stored events of these kinds that name this repository, updates of pull requests perhaps
     /// only through their root. A bounded number of them.

@@ -217,7 +217,7 @@ pub struct SyncLimits {
     pub subscriptions: u32,
     pub filters: u32,
     pub message_bytes: u32,
-    /// Ids that are known to be missing, about 110 bytes each: 22 MB.
+    /// Ids that are known to be missing, about 200 bytes each: 40 MB.
     pub wants: usize,
     /// Events that were refused for good, about 120 bytes each: 24 MB.
     pub remembered: usize,

@@ -2,15 +2,17 @@
 
 mod clones;
 mod maintainers;
+mod memo;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::maintainers::MAX_MEMBERS;
+use self::memo::Memo;
 use crate::clock::Timestamp;
+use crate::facts::Applied;
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Announcement, Identifier, Rank, RepoId};
 
@@ -46,26 +48,6 @@ struct Entry {
     listed: FxHashSet<Pubkey>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Applied {
-    rank: Rank,
-    /// When the repository had refs for the first time.
-    since: Timestamp,
-}
-
-impl Applied {
-    /// A rank only rises, and what was first stays so.
-    fn rise(self, rank: Rank) -> Self {
-        Self {
-            rank: self.rank.max(rank),
-            since: self.since,
-        }
-    }
-}
-
-/// For each owner: who may sign.
-type Walks = FxHashMap<Pubkey, Arc<[Pubkey]>>;
-
 /// The newest announcement of each author and identifier, and what follows from all of them.
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -74,10 +56,11 @@ pub struct Registry {
     /// For a key and identifier: whose announcements list it.
     listed_by: FxHashMap<RepoId, Vec<Pubkey>>,
     by_event: FxHashMap<EventId, RepoId>,
-    /// States of repositories that are not announced now, in case they come back.
-    applied_before: FxHashMap<RepoId, Applied>,
-    /// Maintainer sets that were asked for since the last change: they are asked for often.
-    walks: RefCell<FxHashMap<Identifier, Walks>>,
+    /// States that are not written down, because the disk would not: the store knows the others,
+    /// also those of repositories that are not announced now.
+    unrecorded: FxHashMap<RepoId, Applied>,
+    /// Maintainer sets are asked for often.
+    memo: RefCell<Memo>,
     /// Announcements or standings that have changed since somebody looked.
     changed: BTreeSet<RepoId>,
 }
@@ -91,12 +74,19 @@ impl Registry {
     }
 
     /// Takes an announcement in place of the one it replaces; an older one changes nothing.
-    pub fn announce(&mut self, announcement: Announcement, standing: Standing) {
+    /// `recorded` is what the store knows of the repository, in case it is back.
+    pub fn announce(
+        &mut self,
+        announcement: Announcement,
+        standing: Standing,
+        recorded: Option<Applied>,
+    ) {
         let repo = announcement.repo.clone();
         let applied = match self.entries.get_mut(&repo) {
             Some(entry) if entry.announcement.rank > announcement.rank => return,
             Some(entry) if entry.announcement.listed == announcement.listed => {
                 // Nobody gains or loses a word by it.
+                self.memo.get_mut().forget_maintained(&repo.identifier);
                 self.by_event.remove(&entry.announcement.rank.id);
                 self.by_event.insert(announcement.rank.id, repo.clone());
                 self.changed.insert(repo);
@@ -105,16 +95,18 @@ impl Registry {
                 return;
             }
             Some(entry) => entry.applied,
-            None => self.applied_before.get(&repo).copied(),
+            None => match (self.unrecorded.get(&repo).copied(), recorded) {
+                (Some(unrecorded), Some(recorded)) => Some(recorded.rise(unrecorded.rank)),
+                (unrecorded, recorded) => unrecorded.or(recorded),
+            },
         };
         self.forget(&repo);
         for key in &announcement.listed {
             let listed = RepoId::new(*key, repo.identifier.clone());
             self.listed_by.entry(listed).or_default().push(repo.owner);
         }
-        self.applied_before.remove(&repo);
         self.by_event.insert(announcement.rank.id, repo.clone());
-        self.walks.get_mut().remove(&repo.identifier);
+        self.memo.get_mut().forget_walks_past(&repo);
         let entry = Entry {
             listed: announcement.listed.iter().copied().collect(),
             announcement,
@@ -130,13 +122,13 @@ impl Registry {
         std::mem::take(&mut self.changed)
     }
 
-    /// The announcement is gone: deleted, vanished or forgotten. Its rank is kept in mind.
+    /// The announcement is gone: deleted, vanished or forgotten.
     pub fn forget(&mut self, repo: &RepoId) {
         let Some(entry) = self.entries.remove(repo) else {
             return;
         };
         self.changed.insert(repo.clone());
-        self.walks.get_mut().remove(&repo.identifier);
+        self.memo.get_mut().forget_walks_past(repo);
         self.by_event.remove(&entry.announcement.rank.id);
         for key in &entry.announcement.listed {
             let listed = RepoId::new(*key, repo.identifier.clone());
@@ -147,23 +139,32 @@ impl Registry {
                 }
             }
         }
-        if let Some(applied) = entry.applied {
-            self.applied_before.insert(repo.clone(), applied);
-        }
     }
 
     /// The repository has the refs of that state, and some refs since then, if it had none before.
+    /// The store knows, and so nobody else need to while it is not announced.
     pub fn set_applied(&mut self, repo: &RepoId, rank: Rank, since: Timestamp) {
-        let before = self.last_applied(repo).unwrap_or(Applied { rank, since });
-        let applied = before.rise(rank);
-        match self.entries.get_mut(repo) {
-            Some(entry) => entry.applied = Some(applied),
-            None => {
-                self.applied_before.insert(repo.clone(), applied);
-            }
+        let unrecorded = self.unrecorded.get(repo);
+        if unrecorded.is_some_and(|unrecorded| unrecorded.rank <= rank) {
+            self.unrecorded.remove(repo);
+        }
+        if let Some(entry) = self.entries.get_mut(repo) {
+            let before = entry.applied.unwrap_or(Applied { rank, since });
+            entry.applied = Some(before.rise(rank));
         }
     }
 
+    /// The same, where the store knows only what is recorded.
+    pub fn set_unrecorded(&mut self, repo: &RepoId, now: Applied, recorded: Option<Applied>) {
+        let before = self.last_applied(repo).or(recorded).unwrap_or(now);
+        let applied = before.rise(now.rank);
+        self.unrecorded.insert(repo.clone(), applied);
+        if let Some(entry) = self.entries.get_mut(repo) {
+            entry.applied = Some(applied);
+        }
+    }
+
+    /// The state of an announced repository, or one that the store does not know.
     pub fn applied(&self, repo: &RepoId) -> Option<Rank> {
         self.last_applied(repo).map(|applied| applied.rank)
     }
@@ -176,7 +177,7 @@ impl Registry {
     fn last_applied(&self, repo: &RepoId) -> Option<Applied> {
         match self.entries.get(repo) {
             Some(entry) => entry.applied,
-            None => self.applied_before.get(repo).copied(),
+            None => self.unrecorded.get(repo).copied(),
         }
     }
 
@@ -184,6 +185,7 @@ impl Registry {
         if let Some(entry) = self.entries.get_mut(repo) {
             entry.standing = standing;
             self.changed.insert(repo.clone());
+            self.memo.get_mut().forget_maintained(&repo.identifier);
         }
     }
 
@@ -245,5 +247,69 @@ impl Registry {
         self.listed_by
             .get(&RepoId::new(*key, identifier.clone()))
             .map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announcement() -> Announcement {
+        Announcement {
+            repo: RepoId::new(Pubkey([1; 32]), Identifier::parse("r").unwrap()),
+            rank: rank(1),
+            listed: vec![Pubkey([2; 32])],
+            lists_us: true,
+            expires: None,
+            relays: Vec::new(),
+            clones: Vec::new(),
+        }
+    }
+
+    fn rank(second: u64) -> Rank {
+        Rank {
+            created_at: Timestamp(second),
+            id: EventId([9; 32]),
+        }
+    }
+
+    fn applied(second: u64, since: u64) -> Applied {
+        Applied {
+            rank: rank(second),
+            since: Timestamp(since),
+        }
+    }
+
+    #[test]
+    fn a_rank_survives_the_announcement_in_the_store_alone() {
+        let (mut registry, repo) = (Registry::default(), announcement().repo);
+        registry.announce(announcement(), Standing::Served, None);
+        registry.set_applied(&repo, rank(9), Timestamp(5));
+        registry.forget(&repo);
+        registry.set_applied(&repo, rank(9), Timestamp(5));
+        assert_eq!(registry.applied(&repo), None);
+        assert!(registry.entries.is_empty() && registry.unrecorded.is_empty());
+        assert!(registry.by_event.is_empty() && registry.listed_by.is_empty());
+        registry.announce(announcement(), Standing::Served, Some(applied(9, 5)));
+        registry.set_applied(&repo, rank(8), Timestamp(6));
+        assert_eq!(registry.last_applied(&repo), Some(applied(9, 5)));
+    }
+
+    #[test]
+    fn what_the_disk_would_not_write_is_known_until_it_does() {
+        let (mut registry, repo) = (Registry::default(), announcement().repo);
+        registry.announce(announcement(), Standing::Served, Some(applied(3, 2)));
+        registry.set_unrecorded(&repo, applied(5, 5), Some(applied(3, 2)));
+        assert_eq!(registry.last_applied(&repo), Some(applied(5, 2)));
+        registry.forget(&repo);
+        registry.set_unrecorded(&repo, applied(7, 7), Some(applied(3, 2)));
+        assert_eq!(registry.last_applied(&repo), Some(applied(7, 2)));
+        registry.set_applied(&repo, rank(5), Timestamp(2));
+        assert_eq!(registry.applied(&repo), Some(rank(7)), "a later one came");
+        registry.announce(announcement(), Standing::Served, Some(applied(5, 2)));
+        assert_eq!(registry.last_applied(&repo), Some(applied(7, 2)));
+        registry.forget(&repo);
+        registry.set_applied(&repo, rank(8), Timestamp(2));
+        assert!(registry.unrecorded.is_empty());
     }
 }

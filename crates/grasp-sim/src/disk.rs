@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
+use grasp_core::facts::Applied;
 use grasp_core::nip34::{self, PULL_REQUEST_UPDATE, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
@@ -259,8 +260,10 @@ impl Facts for Disk {
         self.stored.get(&rank.id).cloned()
     }
 
-    fn applied(&self, repo: &RepoId) -> Option<Rank> {
-        self.applied.get(repo).copied()
+    fn applied(&self, repo: &RepoId) -> Option<Applied> {
+        let rank = *self.applied.get(repo)?;
+        let since = self.refs_since.get(repo).copied().unwrap_or_default();
+        Some(Applied { rank, since })
     }
 
     fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use grasp_core::event::{Address, Event};
-use grasp_core::nip34::Rank;
+use grasp_core::facts::Applied;
 use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
@@ -21,44 +21,45 @@ const MAX_NAMING: usize = 20_000;
 /// Events of one page at the start: at most 256 x 0.5 MB.
 const PAGE: usize = 256;
 
-/// Runs a piece of code on a view of any backend; `None` when the store cannot say.
+/// Runs a piece of code on a view of any backend. Repositories are put away and refs taken down
+/// on the word that something is not stored: a store that cannot be read ends the process before
+/// anything is decided.
 macro_rules! asking {
     ($store:expr, |$kv:ident| $body:expr) => {
         (|| -> Result<_, StoreError> { reading!($store, |$kv| $body) })()
+            .unwrap_or_else(|error| panic!("the event store cannot be read: {error}"))
     };
 }
 
 impl Facts for Store {
     fn kind_of(&self, id: &EventId) -> Option<Kind> {
-        let value = asking!(self, |kv| id_value(kv, id)).ok().flatten();
+        let value = asking!(self, |kv| id_value(kv, id));
         value.map(|value| value.index.kind)
     }
 
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {
-        asking!(self, |kv| event(kv, id)).ok().flatten()
+        asking!(self, |kv| event(kv, id))
     }
 
     fn newest(&self, address: &Address) -> Option<Arc<Event>> {
-        let newest = asking!(self, |kv| {
+        asking!(self, |kv| {
             let slot = kv.get(Table::Slots, &schema::slot_key(address))?;
             match slot.map(Slot::from_bytes).transpose()? {
                 Some(slot) => event(kv, &slot.id),
                 None => Ok(None),
             }
-        });
-        newest.ok().flatten()
+        })
     }
 
-    fn applied(&self, repo: &RepoId) -> Option<Rank> {
-        let rank = asking!(self, |kv| {
+    fn applied(&self, repo: &RepoId) -> Option<Applied> {
+        asking!(self, |kv| {
             let row = kv.get(Table::Applied, &schema::applied_key(repo))?;
-            row.map(schema::read_rank).transpose()
-        });
-        rank.ok().flatten()
+            row.map(schema::read_applied).transpose()
+        })
     }
 
     fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
-        let found = asking!(self, |kv| {
+        asking!(self, |kv| {
             let address = repo.address(Kind::ANNOUNCEMENT);
             let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
             let updates = &[nip34::PULL_REQUEST_UPDATE];
@@ -72,16 +73,14 @@ impl Facts for Store {
             seqs.sort_unstable();
             seqs.dedup();
             read_all(kv, &seqs)
-        });
-        found.unwrap_or_default()
+        })
     }
 
     fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
-        let found = asking!(self, |kv| {
+        asking!(self, |kv| {
             let (id, kinds) = (pull_request.to_string(), [nip34::PULL_REQUEST_UPDATE]);
             read_all(kv, &naming(kv, b'e', &id, &kinds, MAX_ROOTS)?)
-        });
-        found.unwrap_or_default()
+        })
     }
 
     fn is_named(&self, event: &Event) -> bool {
@@ -91,24 +90,24 @@ impl Facts for Store {
             let text = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
             names.extend([(b'a', text.clone()), (b'q', text)]);
         }
-        let named = asking!(self, |kv| {
+        asking!(self, |kv| {
             for (letter, value) in &names {
                 if proves(kv, &schema::tag_prefix(*letter, value))? {
                     return Ok(true);
                 }
             }
             Ok(false)
-        });
-        named.unwrap_or(false)
+        })
     }
 
     fn foresee(&self, event: &Event) -> Option<StoreOutcome> {
-        asking!(self, |kv| write::foresee(kv, event)).ok().flatten()
+        asking!(self, |kv| write::foresee(kv, event))
     }
 }
 
 impl Store {
-    /// Everything that the core must know at the start, in the order in which it wants it.
+    /// Everything that the core must know at the start, in the order in which it wants it. Whoever
+    /// visits may ask the store in turn.
     pub fn kept(&self, mut visit: impl FnMut(Restore)) -> Result<(), StoreError> {
         self.each_of_kind(Kind::ANNOUNCEMENT, |event, seq| {
             visit(Restore::Announcement { event, seq });
@@ -116,32 +115,30 @@ impl Store {
         for kind in nip34::ROOTS {
             self.each_of_kind(kind, |event, seq| visit(Restore::Root { event, seq }))?;
         }
-        let mut held = Vec::new();
-        reading!(self, |kv| {
-            for row in kv.rows(Table::Applied, Bound::Unbounded)? {
-                let (key, value) = row?;
-                visit(schema::read_applied(key, value)?);
-            }
-            for row in kv.rows(Table::Hidden, Bound::Unbounded)? {
-                visit(schema::read_hidden(row?.0)?);
-            }
-            for row in kv.rows(Table::Held, Bound::Unbounded)? {
-                held.push(schema::read_held(row?.1)?);
-            }
-            Ok::<(), StoreError>(())
-        })?;
+        let applied = self.all_of(Table::Applied, schema::read_applied_row)?;
+        applied.into_iter().for_each(&mut visit);
+        let hidden = self.all_of(Table::Hidden, |key, _| schema::read_hidden(key))?;
+        hidden.into_iter().for_each(&mut visit);
+        let mut held = self.all_of(Table::Held, |_, value| schema::read_held(value))?;
         let is_announcement = |held: &Restore| matches!(held, Restore::Held { event, .. } if event.kind == Kind::ANNOUNCEMENT);
         held.sort_by_key(|held| !is_announcement(held));
         held.into_iter().for_each(&mut visit);
+        let relays = self.all_of(Table::Relays, |_, value| Ok(schema::read_relay(value)))?;
+        relays.into_iter().flatten().for_each(&mut visit);
+        let dismissed = self.all_of(Table::Dismissed, schema::read_dismissed)?;
+        dismissed.into_iter().for_each(&mut visit);
+        Ok(())
+    }
+
+    fn all_of<T>(
+        &self,
+        table: Table,
+        read: impl Fn(&[u8], &[u8]) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         reading!(self, |kv| {
-            for row in kv.rows(Table::Relays, Bound::Unbounded)? {
-                schema::read_relay(row?.1).into_iter().for_each(&mut visit);
-            }
-            for row in kv.rows(Table::Dismissed, Bound::Unbounded)? {
-                let (key, value) = row?;
-                visit(schema::read_dismissed(key, value)?);
-            }
-            Ok(())
+            let rows = kv.rows(table, Bound::Unbounded)?;
+            rows.map(|row| row.and_then(|(key, value)| read(key, value)))
+                .collect()
         })
     }
 
@@ -275,4 +272,22 @@ fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Pag
         }
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::Write;
+
+    #[test]
+    #[should_panic(expected = "the event store cannot be read")]
+    fn what_cannot_be_read_is_not_taken_for_absent() {
+        let store = Store::in_memory();
+        let id = EventId([1; 32]);
+        if let Backend::Memory(memory) = &store.backend {
+            let mut memory = memory.write().unwrap();
+            memory.put(Table::Ids, &id.0, b"damaged").unwrap();
+        }
+        store.kind_of(&id);
+    }
 }

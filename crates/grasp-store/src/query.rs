@@ -174,6 +174,10 @@ impl Query {
                     self.current += 1;
                 }
             }
+            // The next filter's cursors are another slice's work.
+            if budget.is_spent() && self.current < self.scans.len() {
+                return Ok(Progress::More);
+            }
         }
         Ok(Progress::Done)
     }
@@ -219,7 +223,12 @@ impl Scan {
             Some(plan) => plan,
             None => Plan::choose(&self.filter, slice.kv)?,
         };
+        slice.budget.spend(plan.cursors());
+        // Every slice pays for its cursors anew: it goes on for as many steps at least.
+        let left = slice.budget.0;
+        slice.budget.0 = left.max(plan.cursors());
         let ran = self.follow(&plan, slice);
+        slice.budget.0 = left.min(slice.budget.0);
         self.plan = Some(plan);
         ran
     }
@@ -230,7 +239,6 @@ impl Scan {
         slice: &mut Slice<'_, R>,
     ) -> Result<Ran, StoreError> {
         let mut rows = plan.rows(slice.kv, &self.filter, self.after)?;
-        slice.budget.spend(plan.cursors());
         let check = plan.check();
         let mut settled = None;
         while let Some((place, value)) = rows.next()? {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use grasp_core::event::{Address, Event};
+use grasp_core::facts::Applied;
 use grasp_core::nip34::Rank;
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{EventId, Identifier, Kind, Pubkey, RepoId, Restore, Seq, Timestamp};
@@ -345,19 +346,25 @@ fn read_since(value: &[u8], rank: &Rank) -> Timestamp {
     })
 }
 
-pub(crate) fn read_applied(key: &[u8], value: &[u8]) -> Result<Restore, StoreError> {
+pub(crate) fn read_applied(value: &[u8]) -> Result<Applied, StoreError> {
+    let rank = read_rank(value)?;
+    let since = read_since(value, &rank);
+    Ok(Applied { rank, since })
+}
+
+pub(crate) fn read_applied_row(key: &[u8], value: &[u8]) -> Result<Restore, StoreError> {
     let (owner, identifier) = key.split_first_chunk().ok_or_else(damaged)?;
     let identifier = std::str::from_utf8(identifier).map_err(|_| damaged())?;
     let identifier = Identifier::parse(identifier).map_err(|_| damaged())?;
-    let rank = read_rank(value)?;
+    let Applied { rank, since } = read_applied(value)?;
     Ok(Restore::Applied {
         repo: RepoId::new(Pubkey(*owner), identifier),
-        since: read_since(value, &rank),
         rank,
+        since,
     })
 }
 
-pub(crate) fn read_rank(value: &[u8]) -> Result<Rank, StoreError> {
+fn read_rank(value: &[u8]) -> Result<Rank, StoreError> {
     let place = Place::of_key(value)?;
     Ok(Rank {
         created_at: place.created_at(),

@@ -1,6 +1,8 @@
 //! What a deletion (NIP-09) or a request to vanish (NIP-62) takes with it beyond the store: held
 //! events, repositories, tips.
 
+use std::collections::BTreeSet;
+
 use super::Core;
 use super::retry::Again;
 use crate::admit::Refusal;
@@ -22,10 +24,7 @@ impl Core {
             }
             self.remove_tips_of(&id, facts);
         }
-        for address in event.tag_values("a").filter_map(Address::parse) {
-            if address.pubkey != event.pubkey {
-                continue;
-            }
+        for address in deleted_addresses(event) {
             for id in self.purgatory.at_address(&address, event.created_at) {
                 self.delete_held(&id, event, facts);
             }
@@ -66,6 +65,14 @@ impl Core {
         // One look at all of them does for many requests.
         self.retry_later(Again::SweepTips);
     }
+}
+
+/// Each once, however often it is named.
+fn deleted_addresses(deletion: &Event) -> BTreeSet<Address> {
+    let named = deletion.tag_values("a").filter_map(Address::parse);
+    named
+        .filter(|address| address.pubkey == deletion.pubkey)
+        .collect()
 }
 
 fn deleted_ids(deletion: &Event) -> impl Iterator<Item = EventId> {

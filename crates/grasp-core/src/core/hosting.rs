@@ -36,7 +36,7 @@ impl Core {
     pub(super) fn host(&mut self, announcement: Announcement, facts: &dyn Facts) {
         let (repo, id) = (announcement.repo.clone(), announcement.rank.id);
         let reach = self.reach(&repo);
-        self.registry.announce(announcement, Standing::Held);
+        self.enter(announcement, Standing::Held, facts);
         self.check_reach(&repo, &reach, facts);
         if self.registry.repo_of(&id).is_none() {
             return self.give_up(&id, &Refusal::Replaced, facts);
@@ -116,9 +116,28 @@ impl Core {
         let repo = announcement.repo.clone();
         let before = self.registry.hosting(&repo);
         let reach = self.reach(&repo);
-        self.registry.announce(announcement, standing);
+        self.enter(announcement, standing, facts);
         self.follow(&repo, before, None);
         self.check_reach(&repo, &reach, facts);
+    }
+
+    /// The registry takes an announcement. A repository that is back is made anew, or had been put
+    /// away: its refs are not those of the state that it had.
+    fn enter(&mut self, announcement: Announcement, standing: Standing, facts: &dyn Facts) {
+        let repo = announcement.repo.clone();
+        if self.registry.standing(&repo).is_some() {
+            return self.registry.announce(announcement, standing, None);
+        }
+        let recorded = facts.applied(&repo);
+        self.registry.announce(announcement, standing, recorded);
+        if self.registry.applied(&repo).is_some() {
+            self.out_of_step.insert(repo);
+        }
+    }
+
+    /// It has refs, or had when it was announced last.
+    pub(super) fn was_applied(&self, repo: &RepoId, facts: &dyn Facts) -> bool {
+        self.registry.applied(repo).is_some() || facts.applied(repo).is_some()
     }
 
     /// A held announcement was given up: the repository stands on what else is here.
@@ -133,7 +152,7 @@ impl Core {
             Ok(Announcement { repo, lists_us, .. })
                 if lists_us && !self.registry.is_hosted(&repo) =>
             {
-                let retire = self.registry.applied(&repo).is_some();
+                let retire = self.was_applied(&repo, facts);
                 self.discard(Discard {
                     repo,
                     retire,
@@ -161,10 +180,14 @@ impl Core {
         let others: Vec<_> = others.chain(stored).collect();
         for (event, standing) in others {
             if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
-                self.registry.announce(announcement, standing);
+                let recorded = facts.applied(repo);
+                self.registry.announce(announcement, standing, recorded);
             }
         }
         self.follow(repo, before, unhold);
+        if self.registry.announcement(repo).is_none() {
+            self.out_of_step.remove(repo);
+        }
         self.check_reach(repo, &reach, facts);
         if self.registry.announcement(repo).is_some() {
             let maintained = self.registry.maintained_by(&repo.owner, &repo.identifier);
@@ -212,7 +235,8 @@ impl Core {
             discard.unhold.into_iter().for_each(|id| self.unhold(id));
             return self.check(discard.repo);
         }
-        if self.registry.applied(&discard.repo).is_some() {
+        let is_announced = self.registry.standing(&discard.repo).is_some();
+        if is_announced && self.registry.applied(&discard.repo).is_some() {
             self.out_of_step.insert(discard.repo.clone());
         }
         self.checked.remove(&discard.repo);

@@ -135,8 +135,7 @@ impl Core {
     fn forget_tips_that_came(&mut self, repo: &RepoId, facts: &dyn Facts) {
         let absent = self.sought.absent_in(repo).map(|(id, _)| *id);
         let over = absent.filter(|id| {
-            let at = self.tips_at.get(id);
-            let came = at.is_some_and(|repos| repos.contains(repo));
+            let came = self.tips.is_at(id, repo);
             came || facts.kind_of(id).is_none() || !self.is_place(repo, id, facts)
         });
         for id in over.collect::<Vec<EventId>>() {

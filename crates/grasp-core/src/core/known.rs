@@ -43,12 +43,11 @@ impl Known for Here<'_> {
         if let Some(event) = self.facts.newest(address) {
             return Presence::Stored(event.kind);
         }
-        let held = self.purgatory.of_author(&address.pubkey);
-        let mut held = held.filter(|held| !matches!(held.needs, Needs::Arrival(_)));
-        if held.any(|held| held.event.address().as_ref() == Some(address)) {
-            return Presence::Held;
+        let mut held = self.purgatory.at(address);
+        match held.any(|held| !matches!(held.needs, Needs::Arrival(_))) {
+            true => Presence::Held,
+            false => Presence::Unknown,
         }
-        Presence::Unknown
     }
 
     fn pull_request(&self, id: &EventId) -> Option<PullRequest> {

@@ -16,10 +16,15 @@ use crate::git::{ObjectId, Refs};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{self, PullRequest, Rank, RepoId, State};
+use crate::registry::MAX_MEMBERS;
 
 /// Events whose objects no repository is known to have, about 600 bytes each, and 20 for each
 /// object: 60 MB and more.
 const MAX_LOST: usize = 100_000;
+
+/// Keys that gain or lose a word in one change, and are asked what else they maintain: as many as
+/// four sets have members.
+const MAX_ASKED: usize = 4 * MAX_MEMBERS;
 
 /// What is not found, and where not.
 #[derive(Debug, Default)]
@@ -191,8 +196,7 @@ impl Core {
                 self.lost.forget_in(&event.id, repo);
                 continue;
             }
-            let at = self.tips_at.get(&event.id);
-            let has_tip = at.is_some_and(|repos| repos.contains(repo));
+            let has_tip = self.tips.is_at(&event.id, repo);
             let lacking = objects.iter().filter(|id| missing.contains(id));
             let lacking: Arc<[ObjectId]> = lacking.copied().collect();
             if !lacking.is_empty() {
@@ -223,8 +227,7 @@ impl Core {
             return self.lost.forget(&id);
         }
         let places = self.served_from(event, facts);
-        let tips = self.tips_at.get(&id);
-        let has_tip = |place: &RepoId| tips.is_some_and(|tips| tips.contains(place));
+        let has_tip = |place: &RepoId| self.tips.is_at(&id, place);
         let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
         if elsewhere {
             return self.seek_tip(repo, event);
@@ -387,20 +390,12 @@ impl Core {
         if after == *before {
             return;
         }
-        let changed = before
-            .iter()
-            .filter(|(repo, members)| after.get(*repo) != Some(members));
-        let new = after
-            .iter()
-            .filter(|(repo, members)| before.get(*repo) != Some(members));
-        let authors: BTreeSet<Pubkey> = changed
-            .chain(new)
-            .flat_map(|(_, members)| members.iter().copied())
-            .collect();
-        let maintained = authors
-            .iter()
-            .flat_map(|author| self.registry.maintained_by(author, &repo.identifier));
-        let mut places: BTreeSet<RepoId> = maintained.collect();
+        let repos = before.keys().chain(after.keys());
+        let changed = repos.filter(|repo| before.get(*repo) != after.get(*repo));
+        let mut places: BTreeSet<RepoId> = changed.cloned().collect();
+        for author in changed_members(before, &after, &places) {
+            places.extend(self.registry.maintained_by(&author, &repo.identifier));
+        }
         let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
         for gone in gone {
             for event in facts.roots(gone, &nip34::PULL_REQUESTS) {
@@ -425,6 +420,21 @@ impl Core {
         let repo = repo.clone();
         self.effects.push_back(Effect::Repaired { repo, what });
     }
+}
+
+/// Whoever may sign for one of these and could not before, or the other way round; the first few.
+fn changed_members(before: &Reach, after: &Reach, repos: &BTreeSet<RepoId>) -> BTreeSet<Pubkey> {
+    let members = |reach: &Reach, repo: &RepoId| -> BTreeSet<Pubkey> {
+        let members = reach.get(repo).into_iter();
+        members
+            .flat_map(|members| members.iter().copied())
+            .collect()
+    };
+    let changed = repos
+        .iter()
+        .map(|repo| &members(before, repo) ^ &members(after, repo));
+    let changed: BTreeSet<Pubkey> = changed.flatten().collect();
+    changed.into_iter().take(MAX_ASKED).collect()
 }
 
 pub(super) fn objects_of(event: &Event) -> Vec<ObjectId> {

@@ -27,7 +27,8 @@ impl Core {
             Restore::Announcement { event, seq } => {
                 if let Ok(announcement) = Announcement::read(&event, &self.policy.service) {
                     let repo = announcement.repo.clone();
-                    self.registry.announce(announcement, Standing::Served);
+                    // What it has comes by itself.
+                    self.registry.announce(announcement, Standing::Served, None);
                     self.restore_repository(repo, seq);
                 }
             }
@@ -47,11 +48,17 @@ impl Core {
                 event,
                 until,
                 remembered,
-            } => self.restore_held(event, until, remembered),
+            } => self.restore_held(event, until, remembered, facts),
         }
     }
 
-    fn restore_held(&mut self, event: Arc<Event>, until: Timestamp, remembered: bool) {
+    fn restore_held(
+        &mut self,
+        event: Arc<Event>,
+        until: Timestamp,
+        remembered: bool,
+        facts: &dyn Facts,
+    ) {
         if event.kind == Kind::ANNOUNCEMENT
             && let Ok(announcement) = Announcement::read(&event, &self.policy.service)
             && self.registry.hosting(&announcement.repo) != Some(Standing::Served)
@@ -61,7 +68,8 @@ impl Core {
             } else {
                 Standing::Held
             };
-            self.registry.announce(announcement, standing);
+            let recorded = facts.applied(&announcement.repo);
+            self.registry.announce(announcement, standing, recorded);
         }
         let id = event.id;
         // What it waits for shows when everything is back.
@@ -85,7 +93,7 @@ impl Core {
             self.restore_needs(&event, facts);
         }
         self.revive_awaited(facts);
-        self.clear_away();
+        self.clear_away(facts);
         self.check_all();
         self.expect_held_data();
         self.start_sync(facts);
@@ -144,19 +152,20 @@ impl Core {
 
     /// A kill may have come before the repositories of expired and deleted announcements went, or
     /// before an announcement was written whose repository was made.
-    fn clear_away(&mut self) {
+    fn clear_away(&mut self, facts: &dyn Facts) {
         for repo in std::mem::take(&mut self.on_disk) {
             let expired = self.registry.hosting(&repo) == Some(Standing::Remembered);
             let elsewhere = self.registry.standing(&repo) == Some(Standing::Held);
             if self.registry.is_hosted(&repo) {
                 continue;
             }
-            if !expired && !elsewhere && self.registry.applied(&repo).is_none() {
+            let was_applied = self.was_applied(&repo, facts);
+            if !expired && !elsewhere && !was_applied {
                 // If there is something in it, then not by us: a person must look.
                 self.ask_git(&repo, GitTask::RemoveEmpty, Errand::Done);
                 continue;
             }
-            let retire = !expired && self.registry.applied(&repo).is_some();
+            let retire = !expired && was_applied;
             self.discard(Discard {
                 repo,
                 retire,
@@ -205,6 +214,8 @@ impl Core {
     ) {
         self.checking.remove(repo);
         match outcome {
+            // It was put away, or will be as it is.
+            _ if !self.registry.is_hosted(repo) => {}
             Ok(GitDone::Refs { found, tips }) => {
                 self.drop_unsigned(repo, &found.refs, facts);
                 self.check_tips(repo, tips, facts);
@@ -232,7 +243,7 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
-            self.tips_at.entry(id).or_default().insert(repo.clone());
+            self.tips.insert(id, repo);
             // It is being set to what it should be, perhaps.
             let landing = self.landing.get(&id);
             if landing.is_some_and(|landing| landing.touches(repo)) {

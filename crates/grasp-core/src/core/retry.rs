@@ -106,9 +106,7 @@ impl Core {
                 Again::Check(repo) => self.check(repo),
                 Again::Discard(discard) => self.discard(discard),
                 Again::Tip(repo, id) => {
-                    let repos = self.tips_at.get(&id);
-                    let wanted = repos.is_some_and(|repos| repos.contains(&repo));
-                    if !wanted {
+                    if !self.tips.is_at(&id, &repo) {
                         self.remove_tip(&repo, id);
                     }
                 }
@@ -139,9 +137,13 @@ impl Core {
         }
     }
 
-    pub(super) fn on_recorded(&mut self, repo: RepoId, recorded: bool) {
+    pub(super) fn on_recorded(&mut self, repo: RepoId, recorded: bool, facts: &dyn Facts) {
         if !recorded {
-            self.retry_later(Again::Record(repo));
+            return self.retry_later(Again::Record(repo));
+        }
+        if let Some(applied) = facts.applied(&repo) {
+            self.registry
+                .set_applied(&repo, applied.rank, applied.since);
         }
     }
 }

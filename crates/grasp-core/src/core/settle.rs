@@ -16,7 +16,7 @@ use super::retry::Again;
 use super::{Change, Core, Errand, Failed, GitDone, GitTask};
 use crate::admit::Needs;
 use crate::event::{Event, Kind};
-use crate::facts::{Facts, StoreOutcome};
+use crate::facts::{Applied, Facts, StoreOutcome};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Identifier, Rank, RepoId, State};
@@ -25,6 +25,9 @@ use crate::registry::Standing;
 
 /// Repositories that are brought in step together.
 const MAX_TOGETHER: usize = 64;
+/// Of those who may sign for them, so many are asked what else they maintain. Each costs 20 us, and
+/// 64 walks where nothing is kept in mind.
+const MAX_ASKED: usize = 64;
 /// States of one author and identifier that wait: each replaces those before it, and only a push
 /// that is under way may still bring an older one. A look asks for the objects of all of them.
 pub(super) const MAX_STATES: usize = 8;
@@ -133,7 +136,7 @@ impl Core {
                 continue;
             }
             for author in self.registry.maintainers(&repo).iter() {
-                if authors.insert(*author) {
+                if authors.insert(*author) && authors.len() <= MAX_ASKED {
                     let mut near = self.registry.maintained_by(author, &seed.identifier);
                     // From the end: what was asked for before what only hangs together with it.
                     near.sort_by_key(|repo| seeds.contains(repo));
@@ -427,8 +430,12 @@ impl Core {
                     // Its refs are there all the same, and nothing older may move them.
                     if let Some(rank) = settle.moved_to(member) {
                         let since = settle.committed;
-                        self.registry.set_applied(&member.repo, rank, since);
-                        self.out_of_step.insert(member.repo.clone());
+                        let recorded = facts.applied(&member.repo);
+                        let now = Applied { rank, since };
+                        self.registry.set_unrecorded(&member.repo, now, recorded);
+                        if self.registry.standing(&member.repo).is_some() {
+                            self.out_of_step.insert(member.repo.clone());
+                        }
                         self.retry_later(Again::Record(member.repo.clone()));
                     }
                     self.retry_later(Again::Repo(member.repo.clone()));

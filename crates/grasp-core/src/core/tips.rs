@@ -1,6 +1,9 @@
 //! Refs under `refs/nostr/`: what their events say of them, and their end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
 
 use super::retry::Again;
 use super::{Core, Errand, GitTask};
@@ -11,6 +14,55 @@ use crate::git::ObjectId;
 use crate::id::EventId;
 use crate::nip34::{PullRequest, RepoId};
 use crate::push::Tip;
+
+/// Where each tip was put, so that it can go with its event, or with its repository: about 300
+/// bytes each.
+#[derive(Debug, Default)]
+pub struct Tips {
+    at: FxHashMap<EventId, BTreeSet<RepoId>>,
+    in_repo: FxHashMap<RepoId, BTreeSet<EventId>>,
+}
+
+impl Tips {
+    pub fn insert(&mut self, id: EventId, repo: &RepoId) {
+        self.at.entry(id).or_default().insert(repo.clone());
+        self.in_repo.entry(repo.clone()).or_default().insert(id);
+    }
+
+    pub fn at(&self, id: &EventId) -> impl Iterator<Item = &RepoId> {
+        self.at.get(id).into_iter().flatten()
+    }
+
+    pub fn is_at(&self, id: &EventId, repo: &RepoId) -> bool {
+        self.at.get(id).is_some_and(|repos| repos.contains(repo))
+    }
+
+    fn remove(&mut self, id: &EventId, repo: &RepoId) {
+        remove_from(&mut self.at, id, repo);
+        remove_from(&mut self.in_repo, repo, id);
+    }
+
+    fn forget(&mut self, repo: &RepoId) {
+        for id in self.in_repo.remove(repo).unwrap_or_default() {
+            remove_from(&mut self.at, &id, repo);
+        }
+    }
+
+    fn events(&self) -> Vec<EventId> {
+        let mut ids: Vec<EventId> = self.at.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+}
+
+fn remove_from<K: Hash + Eq, V: Ord>(sets: &mut FxHashMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(value);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
 
 impl Core {
     /// The commit that an event says it is about, if the event is here.
@@ -50,7 +102,7 @@ impl Core {
 
     pub(super) fn set_tips(&mut self, repo: &RepoId, tips: &[(EventId, ObjectId)], errand: Errand) {
         for (id, _) in tips {
-            self.tips_at.entry(*id).or_default().insert(repo.clone());
+            self.tips.insert(*id, repo);
         }
         let tips = tips.iter().map(|(id, tip)| (*id, Some(*tip))).collect();
         self.ask_git(repo, GitTask::SetTips(tips), errand);
@@ -78,12 +130,7 @@ impl Core {
 
     pub(super) fn remove_tips(&mut self, repo: &RepoId, ids: Vec<EventId>) {
         for id in &ids {
-            if let Some(repos) = self.tips_at.get_mut(id) {
-                repos.remove(repo);
-                if repos.is_empty() {
-                    self.tips_at.remove(id);
-                }
-            }
+            self.tips.remove(id, repo);
         }
         if self.registry.is_hosted(repo) {
             let task = GitTask::SetTips(ids.iter().map(|id| (*id, None)).collect());
@@ -103,7 +150,7 @@ impl Core {
             if self.tip_of(id, facts) != Tip::Unknown {
                 continue;
             }
-            for repo in self.tips_at.get(id).into_iter().flatten() {
+            for repo in self.tips.at(id) {
                 if !self.early_tips.contains(repo, id) {
                     gone.entry(repo.clone()).or_default().push(*id);
                 }
@@ -116,8 +163,7 @@ impl Core {
 
     /// Many events are gone, and nobody can list them.
     pub(super) fn remove_tips_without_event(&mut self, facts: &dyn Facts) {
-        let mut ids: Vec<EventId> = self.tips_at.keys().copied().collect();
-        ids.sort_unstable();
+        let ids = self.tips.events();
         self.remove_all_tips_of(&ids, facts);
     }
 
@@ -125,15 +171,35 @@ impl Core {
     pub(super) fn forget_tips(&mut self, repo: &RepoId) {
         self.forget_hunt(repo);
         self.early_tips.forget(repo);
-        self.tips_at.retain(|_, repos| {
-            repos.remove(repo);
-            !repos.is_empty()
-        });
+        self.tips.forget(repo);
     }
 
     pub(super) fn on_removed_tips(&mut self, repo: &RepoId, ids: Vec<EventId>, removed: bool) {
         for id in ids.into_iter().filter(|_| !removed) {
             self.retry_later(Again::Tip(repo.clone(), id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Pubkey;
+    use crate::nip34::Identifier;
+
+    #[test]
+    fn a_repository_takes_its_own_tips_with_it() {
+        let repo = |owner: u8| RepoId::new(Pubkey([owner; 32]), Identifier::parse("r").unwrap());
+        let mut tips = Tips::default();
+        for n in 0..4 {
+            tips.insert(EventId([n; 32]), &repo(1));
+        }
+        tips.insert(EventId([3; 32]), &repo(2));
+        tips.remove(&EventId([0; 32]), &repo(1));
+        tips.forget(&repo(1));
+        assert_eq!(tips.events(), [EventId([3; 32])]);
+        assert!(tips.is_at(&EventId([3; 32]), &repo(2)));
+        tips.forget(&repo(2));
+        assert!(tips.at.is_empty() && tips.in_repo.is_empty());
     }
 }

@@ -31,6 +31,8 @@ enum Key {
     StatesOf(RepoId),
     Tips(RepoId),
     Waits(Cause),
+    /// Whatever it waits for.
+    At(Address),
 }
 
 #[derive(Debug, Default)]
@@ -192,7 +194,7 @@ impl Purgatory {
     pub fn insert(&mut self, event: Arc<Event>, needs: Needs, until: Timestamp) {
         let id = event.id;
         let before = self.take(&id);
-        for key in keys(&needs) {
+        for key in keys(&event, &needs) {
             self.index.entry(key).or_default().push(id);
         }
         self.deadlines.insert((until, id));
@@ -228,7 +230,7 @@ impl Purgatory {
     fn take(&mut self, id: &EventId) -> Option<Held> {
         let held = self.held.remove(id)?;
         self.released += 1;
-        for key in keys(&held.needs) {
+        for key in keys(&held.event, &held.needs) {
             if let Some(ids) = self.index.get_mut(&key) {
                 ids.retain(|other| other != id);
                 if ids.is_empty() {
@@ -273,17 +275,17 @@ impl Purgatory {
         self.found(&Key::Waits(cause.clone()))
     }
 
-    /// Held events of one author that stand at an address, up to a time.
+    /// Held events that stand at an address.
+    pub fn at(&self, address: &Address) -> impl Iterator<Item = &Held> {
+        let ids = self.index.get(&Key::At(address.clone()));
+        ids.into_iter().flatten().filter_map(|id| self.held.get(id))
+    }
+
+    /// Those up to a time.
     pub fn at_address(&self, address: &Address, until: Timestamp) -> Vec<EventId> {
-        let at = |held: &&Held| {
-            held.event.kind == address.kind
-                && held.event.created_at <= until
-                && held.event.address().as_ref() == Some(address)
-        };
-        self.of_author(&address.pubkey)
-            .filter(at)
-            .map(|held| held.event.id)
-            .collect()
+        let held = self.at(address).map(|held| &held.event);
+        let held = held.filter(|event| event.created_at <= until);
+        held.map(|event| event.id).collect()
     }
 
     pub fn of_author(&self, author: &Pubkey) -> impl Iterator<Item = &Held> {
@@ -322,8 +324,8 @@ fn size(event: &Event) -> usize {
     event.json().len()
 }
 
-fn keys(needs: &Needs) -> Vec<Key> {
-    match needs {
+fn keys(event: &Event, needs: &Needs) -> Vec<Key> {
+    let mut keys = match needs {
         Needs::State(announcement) => {
             vec![Key::Announcements(announcement.repo.identifier.clone())]
         }
@@ -336,5 +338,7 @@ fn keys(needs: &Needs) -> Vec<Key> {
             causes.iter().cloned().map(Key::Waits).collect()
         }
         Needs::Nothing => Vec::new(),
-    }
+    };
+    keys.extend(event.address().map(Key::At));
+    keys
 }

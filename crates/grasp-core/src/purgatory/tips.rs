@@ -18,7 +18,7 @@ const MAX_PER_REPO: usize = 256;
 pub struct EarlyTips {
     tips: FxHashMap<EventId, Vec<Early>>,
     deadlines: BTreeSet<(Timestamp, EventId, RepoId)>,
-    in_repo: FxHashMap<RepoId, usize>,
+    in_repo: FxHashMap<RepoId, BTreeSet<EventId>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl EarlyTips {
     }
 
     pub fn has_room(&self, repo: &RepoId, more: usize) -> bool {
-        let in_repo = self.in_repo.get(repo).copied().unwrap_or_default();
+        let in_repo = self.in_repo.get(repo).map_or(0, BTreeSet::len);
         more == 0 || self.len() + more <= MAX_TIPS && in_repo + more <= MAX_PER_REPO
     }
 
@@ -46,7 +46,8 @@ impl EarlyTips {
     pub fn insert(&mut self, repo: RepoId, event: EventId, tip: ObjectId, until: Timestamp) {
         let until = self.remove(&repo, &event).unwrap_or(until);
         self.deadlines.insert((until, event, repo.clone()));
-        *self.in_repo.entry(repo.clone()).or_default() += 1;
+        let in_repo = self.in_repo.entry(repo.clone()).or_default();
+        in_repo.insert(event);
         let early = Early { repo, tip, until };
         self.tips.entry(event).or_default().push(early);
     }
@@ -67,12 +68,9 @@ impl EarlyTips {
 
     /// The repository is gone, and its refs with it.
     pub fn forget(&mut self, repo: &RepoId) {
-        self.tips.retain(|_, early| {
-            early.retain(|early| early.repo != *repo);
-            !early.is_empty()
-        });
-        self.deadlines.retain(|(_, _, of)| of != repo);
-        self.in_repo.remove(repo);
+        for event in self.in_repo.get(repo).cloned().unwrap_or_default() {
+            self.remove(repo, &event);
+        }
     }
 
     pub fn next_deadline(&self) -> Option<Timestamp> {
@@ -104,11 +102,35 @@ impl EarlyTips {
 
     fn forget_deadline(&mut self, until: Timestamp, event: &EventId, repo: &RepoId) {
         self.deadlines.remove(&(until, *event, repo.clone()));
-        if let Some(count) = self.in_repo.get_mut(repo) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(events) = self.in_repo.get_mut(repo) {
+            events.remove(event);
+            if events.is_empty() {
                 self.in_repo.remove(repo);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Pubkey;
+    use crate::nip34::Identifier;
+
+    #[test]
+    fn a_repository_takes_its_own_tips_with_it() {
+        let repo = |owner: u8| RepoId::new(Pubkey([owner; 32]), Identifier::parse("r").unwrap());
+        let commit = ObjectId::from_hex(&"01".repeat(20)).unwrap();
+        let mut tips = EarlyTips::default();
+        for n in 0..4 {
+            tips.insert(repo(1), EventId([n; 32]), commit, Timestamp(9));
+        }
+        tips.insert(repo(2), EventId([3; 32]), commit, Timestamp(9));
+        tips.forget(&repo(1));
+        assert_eq!(tips.len(), 1);
+        assert!(tips.contains(&repo(2), &EventId([3; 32])));
+        assert!(tips.has_room(&repo(1), MAX_PER_REPO));
+        assert_eq!(tips.take(&EventId([3; 32])).len(), 1);
+        assert!(tips.tips.is_empty() && tips.in_repo.is_empty() && tips.is_empty());
     }
 }

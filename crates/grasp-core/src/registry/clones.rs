@@ -54,7 +54,7 @@ mod tests {
             relays: Vec::new(),
             clones: hosts.iter().map(url).collect(),
         };
-        registry.announce(announcement, Standing::Served);
+        registry.announce(announcement, Standing::Served, None);
     }
 
     /// G7: the servers of every maintainer, those of whoever signed first.

@@ -4,24 +4,27 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::{MaintainerRule, Registry, Standing};
+use super::memo::Walk;
+use super::{Entry, MaintainerRule, Registry, Standing};
 use crate::id::Pubkey;
 use crate::nip34::{Identifier, RepoId};
 
 /// Members of one set.
 pub const MAX_MEMBERS: usize = 64;
-/// Keys that are listed and not yet confirmed. Each is compared once with each member: 256 x 64 =
-/// 16,384 look-ups in the worst walk, well under a millisecond.
+/// Keys that are listed and not yet confirmed. Each costs one look-up.
 const MAX_INVITED: usize = 256;
+/// How often one walk asks whether an invited key lists a member. Who answers does so at the first
+/// question, as a rule: it is enough for 64 members beside 64 keys that answer to somebody else. A
+/// walk takes 40 us at most.
+const MAX_COMPARED: usize = 4_096;
 /// Keys on the way from a maintainer to the owners who trust it, each worth a walk that is kept in
-/// mind until somebody's list changes under that identifier.
-const MAX_OWNERS: usize = 256;
-/// Identifiers whose walks are kept in mind.
-const MAX_REMEMBERED: usize = 4_096;
+/// mind until somebody's list changes on it.
+const MAX_OWNERS: usize = 64;
 
 /// A key that a member lists.
-struct Invited {
+struct Invited<'a> {
     key: Pubkey,
+    announced: Option<&'a Entry>,
     /// How many of the members it was compared with.
     compared: usize,
 }
@@ -29,15 +32,17 @@ struct Invited {
 impl Registry {
     /// The owner first; the rest in the order of the walk.
     pub fn maintainers(&self, repo: &RepoId) -> Arc<[Pubkey]> {
-        let mut walks = self.walks.borrow_mut();
-        if walks.len() >= MAX_REMEMBERED {
-            walks.clear();
+        if let Some(members) = self.memo.borrow().members(repo) {
+            return members;
         }
-        let walks = walks.entry(repo.identifier.clone()).or_default();
-        let members = walks
-            .entry(repo.owner)
-            .or_insert_with(|| self.walk(repo).into());
-        Arc::clone(members)
+        // Anybody may ask for what nobody has announced: nothing is kept in mind of that.
+        if !self.entries.contains_key(repo) {
+            return Arc::new([repo.owner]);
+        }
+        let walk = self.walk(repo);
+        let members = Arc::clone(&walk.members);
+        self.memo.borrow_mut().keep_walk(repo, walk);
+        members
     }
 
     pub fn is_maintainer(&self, repo: &RepoId, key: &Pubkey) -> bool {
@@ -46,29 +51,37 @@ impl Registry {
 
     /// Repositories of ours, hosted or remembered, whose state this key may sign.
     pub fn maintained_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<RepoId> {
-        let owners = match self.rule {
-            MaintainerRule::Reciprocal => self.answered_by(key, identifier),
-            MaintainerRule::Listed => self.trusting(key, identifier),
-        };
+        if let Some(repos) = self.memo.borrow().maintained(key, identifier) {
+            return repos.clone();
+        }
         let owned = |owner: Pubkey| RepoId::new(owner, identifier.clone());
-        let repos = owners.into_iter().map(owned);
-        repos
+        let repos = self.owners_near(vec![*key], identifier, MAX_OWNERS);
+        let repos: Vec<RepoId> = repos
+            .into_iter()
+            .map(owned)
             .filter(|repo| self.hosting(repo).is_some() && self.is_maintainer(repo, key))
-            .collect()
+            .collect();
+        if !repos.is_empty() {
+            let mut memo = self.memo.borrow_mut();
+            memo.keep_maintained(*key, identifier, repos.clone());
+        }
+        repos
     }
 
-    /// A member joins by listing one who was there before, up to the owner: so every owner that a
-    /// key maintains for is found among those whom it lists, and whom they list. Strangers who
-    /// list the key are not in the way.
-    fn answered_by(&self, key: &Pubkey, identifier: &Identifier) -> Vec<Pubkey> {
-        closure(*key, |key| {
-            self.listed_by_author(key, identifier).iter().copied()
-        })
-    }
-
-    /// Whoever lists the key, and who lists them: those first whose repositories are served.
-    fn trusting(&self, key: &Pubkey, identifier: &Identifier) -> Vec<Pubkey> {
-        closure(*key, |key| self.ranked_listers(key, identifier))
+    /// Whose repositories these keys may maintain, the nearest first.
+    fn owners_near(&self, keys: Vec<Pubkey>, identifier: &Identifier, most: usize) -> Vec<Pubkey> {
+        match self.rule {
+            // A member joins by listing one who was there before, up to the owner: so every owner
+            // that a key maintains for is found among those whom it lists, and whom they list.
+            // Strangers who list the key are not in the way.
+            MaintainerRule::Reciprocal => closure(keys, most, |key| {
+                self.listed_by_author(key, identifier).iter().copied()
+            }),
+            // Whoever lists the key, and who lists them: those first whose repositories are served.
+            MaintainerRule::Listed => {
+                closure(keys, most, |key| self.ranked_listers(key, identifier))
+            }
+        }
     }
 
     fn ranked_listers<'a>(
@@ -89,11 +102,21 @@ impl Registry {
     /// The best standing of a repository of ours in whose maintainer set somebody lists this key,
     /// whether or not the key has answered.
     pub fn invites(&self, key: &Pubkey, identifier: &Identifier) -> Option<Standing> {
+        let listers: Vec<Pubkey> = self.ranked_listers(key, identifier).collect();
+        let of_lister: FxHashSet<Pubkey> = listers.iter().copied().collect();
+        // All of them at once: each on its own would have as many owners looked at as all.
+        let owners = self.owners_near(listers, identifier, 2 * MAX_OWNERS);
         let mut best = None;
-        for lister in self.ranked_listers(key, identifier) {
-            let repos = self.maintained_by(&lister, identifier);
-            let standing = repos.iter().filter_map(|repo| self.hosting(repo)).max();
-            best = best.max(standing);
+        for owner in owners {
+            let repo = RepoId::new(owner, identifier.clone());
+            let standing = self.hosting(&repo);
+            if standing <= best {
+                continue;
+            }
+            let members = self.maintainers(&repo);
+            if members.iter().any(|member| of_lister.contains(member)) {
+                best = standing;
+            }
             if best == Some(Standing::Served) {
                 break;
             }
@@ -101,28 +124,42 @@ impl Registry {
         best
     }
 
-    fn walk(&self, repo: &RepoId) -> Vec<Pubkey> {
+    fn walk(&self, repo: &RepoId) -> Walk {
         let mut members = vec![repo.owner];
         let mut known: FxHashSet<Pubkey> = members.iter().copied().collect();
-        let mut invited: Vec<Invited> = Vec::new();
-        let mut next = 0;
+        let mut invited: Vec<Invited<'_>> = Vec::new();
+        let (mut next, mut compared) = (0, 0);
         while let Some(member) = members.get(next).copied() {
+            if members.len() == MAX_MEMBERS {
+                break;
+            }
             next += 1;
             for key in self.listed_by_author(&member, &repo.identifier) {
                 if invited.len() < MAX_INVITED && known.insert(*key) {
-                    let (key, compared) = (*key, 0);
-                    invited.push(Invited { key, compared });
+                    invited.push(Invited {
+                        key: *key,
+                        announced: self.entry(key, &repo.identifier),
+                        compared: 0,
+                    });
                 }
             }
             invited.retain_mut(|guest| {
-                let joins = members.len() < MAX_MEMBERS && self.joins(guest, &members, repo);
+                let joins =
+                    members.len() < MAX_MEMBERS && self.joins(guest, &members, &mut compared);
                 if joins {
                     members.push(guest.key);
                 }
                 !joins
             });
         }
-        members
+        let mut read: Vec<Pubkey> = known.into_iter().collect();
+        read.sort_unstable();
+        Walk {
+            members: members.into(),
+            read,
+            #[cfg(test)]
+            compared,
+        }
     }
 
     fn listed_by_author(&self, author: &Pubkey, identifier: &Identifier) -> &[Pubkey] {
@@ -130,28 +167,39 @@ impl Registry {
             .map_or(&[], |entry| entry.announcement.listed.as_slice())
     }
 
-    fn joins(&self, guest: &mut Invited, members: &[Pubkey], repo: &RepoId) -> bool {
+    fn joins(&self, guest: &mut Invited<'_>, members: &[Pubkey], compared: &mut usize) -> bool {
+        if self.rule == MaintainerRule::Listed {
+            return true;
+        }
+        let Some(answer) = guest.announced else {
+            return false;
+        };
         let new = members.get(guest.compared..).unwrap_or_default();
         guest.compared = members.len();
-        match self.rule {
-            MaintainerRule::Listed => true,
-            MaintainerRule::Reciprocal => {
-                let answer = self.entry(&guest.key, &repo.identifier);
-                answer.is_some_and(|answer| new.iter().any(|key| answer.listed.contains(key)))
-            }
-        }
+        let left = MAX_COMPARED - *compared;
+        new.iter().take(left).any(|key| {
+            *compared += 1;
+            answer.listed.contains(key)
+        })
     }
 }
 
-/// A key and those found from it, the nearest first.
-fn closure<I: Iterator<Item = Pubkey>>(key: Pubkey, next: impl Fn(&Pubkey) -> I) -> Vec<Pubkey> {
-    let mut found = vec![key];
+/// Some keys and those found from them, the nearest first.
+fn closure<I: Iterator<Item = Pubkey>>(
+    keys: Vec<Pubkey>,
+    most: usize,
+    next: impl Fn(&Pubkey) -> I,
+) -> Vec<Pubkey> {
+    let mut found = keys;
     let mut known: FxHashSet<Pubkey> = found.iter().copied().collect();
     let mut at = 0;
     while let Some(key) = found.get(at).copied() {
         at += 1;
         for other in next(&key) {
-            if found.len() < MAX_OWNERS && known.insert(other) {
+            if found.len() >= most {
+                return found;
+            }
+            if known.insert(other) {
                 found.push(other);
             }
         }
@@ -190,7 +238,7 @@ mod tests {
             relays: Vec::new(),
             clones: Vec::new(),
         };
-        registry.announce(announcement, Standing::Served);
+        registry.announce(announcement, Standing::Served, None);
     }
 
     #[test]
@@ -256,21 +304,106 @@ mod tests {
         assert_eq!(registry.maintainers(&repo(0)).len(), MAX_MEMBERS);
     }
 
-    #[test]
-    fn two_hundred_keys_that_all_list_each_other_are_walked_in_no_time() {
+    /// Two hundred keys in a ring, each of which lists the thirty on either side.
+    fn ring() -> Registry {
         let mut registry = Registry::default();
-        for n in 0..200u8 {
-            let around = (1..=30u16).flat_map(|step| [step, 200 - step]);
-            let listed = around.map(|step| ((u16::from(n) + step) % 200) as u8);
-            let listed: Vec<u8> = listed.collect();
-            announce(&mut registry, n, &listed, 1);
+        for n in 0..200 {
+            announce(&mut registry, n, &around(n), 1);
         }
-        let key = key(7);
-        let maintained = registry.maintained_by(&key, &repo(7).identifier);
+        registry
+    }
+
+    fn around(n: u8) -> Vec<u8> {
+        let steps = (1..=30u16).flat_map(|step| [step, 200 - step]);
+        let listed = steps.map(|step| ((u16::from(n) + step) % 200) as u8);
+        listed.collect()
+    }
+
+    fn walked(registry: &Registry) -> u64 {
+        registry.memo.borrow().walked()
+    }
+
+    #[test]
+    fn two_hundred_keys_that_list_each_other_are_walked_once_each() {
+        let mut registry = ring();
+        let identifier = repo(7).identifier;
+        let maintained = registry.maintained_by(&key(7), &identifier);
+        assert!(!maintained.is_empty());
         for repo in &maintained {
             assert_eq!(registry.maintainers(repo).len(), MAX_MEMBERS);
         }
-        assert!(!maintained.is_empty());
+        assert!(walked(&registry) <= MAX_OWNERS as u64);
+        for n in 0..200 {
+            registry.maintained_by(&key(n), &identifier);
+            registry.invites(&key(n), &identifier);
+        }
+        assert_eq!(walked(&registry), 200);
+        announce(&mut registry, 7, &[8], 2);
+        registry.invites(&key(7), &identifier);
+        registry.maintained_by(&key(7), &identifier);
+        assert!(walked(&registry) <= 200 + 2 * MAX_OWNERS as u64);
+    }
+
+    #[test]
+    fn a_list_that_changes_costs_only_the_walks_past_it() {
+        let mut registry = ring();
+        let identifier = repo(7).identifier;
+        announce(&mut registry, 210, &[211], 1);
+        announce(&mut registry, 211, &[210], 1);
+        for n in 0..212 {
+            registry.maintainers(&repo(n));
+        }
+        let before = walked(&registry);
+        announce(&mut registry, 211, &[], 2);
+        assert_eq!(*registry.maintainers(&repo(210)), [key(210)]);
+        assert_eq!(*registry.maintainers(&repo(211)), [key(211)]);
+        registry.maintained_by(&key(7), &identifier);
+        assert_eq!(walked(&registry), before + 2);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_compared_a_bounded_number_of_times() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 0, &(1..=40).collect::<Vec<u8>>(), 1);
+        for n in 1..=40u8 {
+            let guests = (0..4).map(|step| 37 + n * 4 + step);
+            let listed: Vec<u8> = [0].into_iter().chain(guests).collect();
+            announce(&mut registry, n, &listed, 1);
+        }
+        for n in 41..=200 {
+            announce(&mut registry, n, &[250], 1);
+        }
+        let walk = registry.walk(&repo(0));
+        assert_eq!(walk.compared, MAX_COMPARED);
+        assert_eq!(walk.members.len(), 41, "whom the owner lists come first");
+    }
+
+    #[test]
+    fn nothing_is_kept_in_mind_of_repositories_that_nobody_announced() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[], 1);
+        for n in 2..200 {
+            assert_eq!(*registry.maintainers(&repo(n)), [key(n)]);
+            registry.maintained_by(&key(n), &repo(n).identifier);
+        }
+        assert_eq!(registry.memo.borrow().len(), 0);
+        registry.maintainers(&repo(1));
+        registry.maintained_by(&key(1), &repo(1).identifier);
+        assert_eq!(registry.memo.borrow().len(), 2);
+        registry.forget(&repo(1));
+        assert_eq!(registry.memo.borrow().len(), 0);
+    }
+
+    #[test]
+    fn a_repository_that_moves_elsewhere_is_maintained_by_nobody_here() {
+        let mut registry = Registry::default();
+        announce(&mut registry, 1, &[], 1);
+        let maintained = |registry: &Registry| registry.maintained_by(&key(1), &repo(1).identifier);
+        assert_eq!(maintained(&registry), [repo(1)]);
+        let mut elsewhere = registry.announcement(&repo(1)).unwrap().clone();
+        elsewhere.lists_us = false;
+        registry.announce(elsewhere, Standing::Served, None);
+        assert_eq!(maintained(&registry), []);
     }
 
     #[test]
@@ -297,7 +430,7 @@ mod tests {
                 relays: Vec::new(),
                 clones: Vec::new(),
             };
-            registry.announce(announcement, Standing::Held);
+            registry.announce(announcement, Standing::Held, None);
         }
         announce(&mut registry, 1, &[2], 2);
         let maintained = registry.maintained_by(&key(2), &repo(1).identifier);
@@ -306,22 +439,5 @@ mod tests {
             registry.invites(&key(2), &repo(1).identifier),
             Some(Standing::Served)
         );
-    }
-
-    #[test]
-    fn a_rank_survives_the_announcement() {
-        let mut registry = Registry::default();
-        announce(&mut registry, 1, &[], 1);
-        let rank = Rank {
-            created_at: Timestamp(9),
-            id: EventId([9; 32]),
-        };
-        registry.set_applied(&repo(1), rank, Timestamp(5));
-        registry.forget(&repo(1));
-        assert!(!registry.is_hosted(&repo(1)));
-        announce(&mut registry, 1, &[], 2);
-        registry.set_applied(&repo(1), rank, Timestamp(6));
-        assert_eq!(registry.applied(&repo(1)), Some(rank));
-        assert_eq!(registry.refs_since(&repo(1)), Some(Timestamp(5)));
     }
 }

@@ -2,6 +2,7 @@
 //! others that have it wait, and the next one is asked when the first does not deliver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
@@ -44,8 +45,10 @@ struct Want {
 pub struct Downloads {
     wants: FxHashMap<EventId, Want>,
     queued: BTreeMap<RelayNo, VecDeque<EventId>>,
+    /// What each relay is asked for, or would be.
+    of_relay: FxHashMap<RelayNo, BTreeSet<EventId>>,
     /// Events that each batch still waits for.
-    open: FxHashMap<BatchNo, usize>,
+    open: FxHashMap<BatchNo, BTreeSet<EventId>>,
     /// How many each relay named first.
     named: FxHashMap<RelayNo, usize>,
     /// Batches that something was given up of.
@@ -111,7 +114,7 @@ impl Downloads {
         }
         let want = self.wants.entry(id).or_insert_with(|| Want::new(relay));
         if want.waiting.insert(batch, relay).is_none() {
-            *self.open.entry(batch).or_default() += 1;
+            self.open.entry(batch).or_default().insert(id);
         }
         let known = want.asked == Some(relay)
             || want.candidates.contains(&relay)
@@ -122,6 +125,7 @@ impl Downloads {
             return true;
         }
         want.candidates.push_back(relay);
+        self.of_relay.entry(relay).or_default().insert(id);
         if !busy {
             self.queued.entry(relay).or_default().push_back(id);
         }
@@ -155,15 +159,21 @@ impl Downloads {
     /// more.
     #[must_use]
     pub fn came(&mut self, id: &EventId) -> Vec<BatchNo> {
-        let want = self.wants.remove(id);
-        if let Some(want) = &want {
-            self.uncount(want.named_by);
-        }
-        let waiting = want.map(|want| want.waiting).unwrap_or_default();
+        let waiting = self.drop_want(id).map(|want| want.waiting);
         waiting
+            .unwrap_or_default()
             .into_keys()
-            .filter(|batch| self.one_less(*batch))
+            .filter(|batch| self.one_less(*batch, id))
             .collect()
+    }
+
+    fn drop_want(&mut self, id: &EventId) -> Option<Want> {
+        let want = self.wants.remove(id)?;
+        self.uncount(want.named_by);
+        for relay in want.asked.iter().chain(&want.candidates) {
+            forget_in(&mut self.of_relay, relay, id);
+        }
+        Some(want)
     }
 
     /// A relay was asked and did not deliver: the next that has it is. Batches that wait for
@@ -180,6 +190,7 @@ impl Downloads {
             }
             want.asked = None;
             want.failed.push(relay);
+            forget_in(&mut self.of_relay, &relay, id);
             match want.candidates.front() {
                 Some(next) => self.queued.entry(*next).or_default().push_back(*id),
                 None => ended.extend(self.end_in_vain(id)),
@@ -249,6 +260,7 @@ impl Downloads {
                 continue;
             };
             want.asked = None;
+            forget_in(&mut self.of_relay, &relay, id);
             match want.candidates.front() {
                 Some(next) => self.queued.entry(*next).or_default().push_back(*id),
                 None => ended.extend(self.end_in_vain(id)),
@@ -297,7 +309,10 @@ impl Downloads {
     pub fn lost(&mut self, relay: RelayNo) -> Vec<BatchNo> {
         self.queued.remove(&relay);
         let mut gone = Vec::new();
-        for (id, want) in &mut self.wants {
+        for id in self.of_relay.remove(&relay).unwrap_or_default() {
+            let Some(want) = self.wants.get_mut(&id) else {
+                continue;
+            };
             let was_next = want.asked.is_none() && want.candidates.front() == Some(&relay);
             want.candidates.retain(|other| *other != relay);
             if want.asked == Some(relay) {
@@ -306,14 +321,9 @@ impl Downloads {
                 continue;
             }
             match want.candidates.front() {
-                Some(next) => self.queued.entry(*next).or_default().push_back(*id),
-                None => gone.push(*id),
+                Some(next) => self.queued.entry(*next).or_default().push_back(id),
+                None => gone.push(id),
             }
-        }
-        // In one order, whatever the map's is.
-        gone.sort_unstable();
-        for queue in self.queued.values_mut() {
-            queue.make_contiguous().sort_unstable();
         }
         gone.iter().flat_map(|id| self.end_in_vain(id)).collect()
     }
@@ -321,44 +331,39 @@ impl Downloads {
     /// Nobody waits for this batch any more; what was asked for may still come.
     pub fn forget(&mut self, batch: BatchNo) {
         self.spoiled.remove(&batch);
-        if self.open.remove(&batch).is_none() {
-            return;
-        }
-        let mut gone = Vec::new();
-        self.wants.retain(|_, want| {
+        for id in self.open.remove(&batch).unwrap_or_default() {
+            let Some(want) = self.wants.get_mut(&id) else {
+                continue;
+            };
             want.waiting.remove(&batch);
-            let keep = !want.waiting.is_empty() || want.asked.is_some();
-            if !keep {
-                gone.push(want.named_by);
+            if want.waiting.is_empty() && want.asked.is_none() {
+                self.drop_want(&id);
             }
-            keep
-        });
-        gone.into_iter().for_each(|relay| self.uncount(relay));
+        }
     }
 
     pub fn open(&self, batch: BatchNo) -> usize {
-        self.open.get(&batch).copied().unwrap_or_default()
+        self.open.get(&batch).map_or(0, BTreeSet::len)
     }
 
     /// True when that was the last.
-    fn one_less(&mut self, batch: BatchNo) -> bool {
-        let Some(open) = self.open.get_mut(&batch) else {
-            return false;
-        };
-        *open -= 1;
-        let ended = *open == 0;
-        if ended {
-            self.open.remove(&batch);
+    fn one_less(&mut self, batch: BatchNo, id: &EventId) -> bool {
+        self.open.contains_key(&batch) && {
+            forget_in(&mut self.open, &batch, id);
+            !self.open.contains_key(&batch)
         }
-        ended
     }
 
     /// Sums that are kept up, against sums made anew.
     pub fn audit(&self) -> Result<(), String> {
-        let mut open: FxHashMap<BatchNo, usize> = FxHashMap::default();
-        for want in self.wants.values() {
+        let mut open: FxHashMap<BatchNo, BTreeSet<EventId>> = FxHashMap::default();
+        let mut of_relay: FxHashMap<RelayNo, BTreeSet<EventId>> = FxHashMap::default();
+        for (id, want) in &self.wants {
             for batch in want.waiting.keys() {
-                *open.entry(*batch).or_default() += 1;
+                open.entry(*batch).or_default().insert(*id);
+            }
+            for relay in want.asked.iter().chain(&want.candidates) {
+                of_relay.entry(*relay).or_default().insert(*id);
             }
             if want.asked.is_none() && want.candidates.is_empty() {
                 return Err("an event is wanted and nobody has it".to_owned());
@@ -368,6 +373,9 @@ impl Downloads {
         let most = self.max + self.named.len() * MIN_SHARE;
         if open != self.open || self.wants.len() > most || named != self.wants.len() {
             return Err("wanted events are miscounted".to_owned());
+        }
+        if of_relay != self.of_relay {
+            return Err("what relays are asked for is miscounted".to_owned());
         }
         for (id, want) in &self.wants {
             let next = want.candidates.front().filter(|_| want.asked.is_none());
@@ -380,6 +388,15 @@ impl Downloads {
             }
         }
         Ok(())
+    }
+}
+
+fn forget_in<K: Hash + Eq>(sets: &mut FxHashMap<K, BTreeSet<EventId>>, key: &K, id: &EventId) {
+    if let Some(ids) = sets.get_mut(key) {
+        ids.remove(id);
+        if ids.is_empty() {
+            sets.remove(key);
+        }
     }
 }
 
@@ -434,6 +451,20 @@ mod tests {
         downloads.audit().unwrap();
         assert_eq!(downloads.next(TWO, 9), [id(1), id(3)]);
         assert_eq!((downloads.open(A), downloads.open(B)), (2, 2));
+    }
+
+    #[test]
+    fn a_lost_line_touches_nothing_of_others() {
+        let mut downloads = Downloads::new(100);
+        for n in [9, 3, 7] {
+            assert!(downloads.need(ONE, A, id(n)));
+        }
+        assert!(downloads.need(TWO, B, id(1)));
+        assert_eq!(downloads.lost(TWO), [B]);
+        assert_eq!(downloads.next(ONE, 9), [id(9), id(3), id(7)]);
+        downloads.forget(A);
+        assert!(downloads.open.is_empty());
+        downloads.audit().unwrap();
     }
 
     #[test]

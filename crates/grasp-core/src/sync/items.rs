@@ -53,6 +53,13 @@ impl Items {
         self.roots &= &other.roots;
     }
 
+    /// How many are in both.
+    pub fn shared(&self, other: &Items) -> u64 {
+        u64::from(self.announcements && other.announcements)
+            + self.repos.intersection_len(&other.repos)
+            + self.roots.intersection_len(&other.roots)
+    }
+
     #[must_use]
     pub fn without(&self, other: &Items) -> Items {
         let mut items = self.clone();
@@ -99,5 +106,29 @@ fn remove(set: &mut RoaringBitmap, other: &RoaringBitmap) {
         }
     } else {
         *set -= other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_counted_as_if_the_rest_were_dropped() {
+        let items = |announcements, repos: [u32; 2], roots: [u32; 2]| Items {
+            announcements,
+            repos: repos.into_iter().collect(),
+            roots: roots.into_iter().collect(),
+        };
+        let one = items(true, [1, 2], [3, 70_000]);
+        for other in [
+            items(true, [2, 3], [4, 5]),
+            items(false, [8, 9], [3, 70_000]),
+            Items::default(),
+        ] {
+            let mut kept = one.clone();
+            kept.keep(&other);
+            assert_eq!(one.shared(&other), kept.len());
+        }
     }
 }

@@ -148,12 +148,7 @@ impl Sync {
     ) -> Option<RelayStatus> {
         let peer = self.peers.get(&no)?;
         let session = peer.session();
-        let watched = session.map(|session| {
-            let mut watched = session.live.clone();
-            watched.keep(&relay.target);
-            watched.len()
-        });
-        let live = watched.unwrap_or_default();
+        let live = session.map_or(0, |session| session.live.shared(&relay.target));
         let memory = peer.memory(&relay.url, oldest, now, &self.limits);
         let record = memory.record;
         let compares = peer.capabilities.reconciles == Reconciles::Yes;

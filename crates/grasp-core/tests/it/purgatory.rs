@@ -1,7 +1,7 @@
 //! What waits: its bounds, its end, and what a deletion does to it.
 
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Kind, Limits, Pubkey};
+use grasp_core::{Answer, Kind, Limits, Pubkey, RepoId};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, MAIN, MALLORY, MINUTE, Scene, announce, refs, served, state, tool};
@@ -52,6 +52,31 @@ fn a_deletion_by_address_reaches_held_events_up_to_its_time() {
         scene.publish(&announcement),
         Answer::Refused(Refusal::Deleted)
     );
+}
+
+#[test]
+fn held_events_are_found_by_their_address_without_a_look_at_the_others() {
+    let mut scene = Scene::new();
+    let repos: Vec<_> = (0..50)
+        .map(|n| forge::repo(ALICE, &format!("r{n}")))
+        .collect();
+    for repo in &repos {
+        scene.publish(&forge::announcement(repo, scene.unix(), true, &[]));
+    }
+    let at = |scene: &Scene, repo| {
+        let address = RepoId::address(repo, Kind::ANNOUNCEMENT);
+        scene.core.purgatory().at(&address).count()
+    };
+    assert!(repos.iter().all(|repo| at(&scene, repo) == 1));
+    let deleted = repos.iter().skip(1);
+    let named = deleted.map(|repo| forge::address(Kind::ANNOUNCEMENT, repo));
+    let tags =
+        named.flat_map(|address| [forge::tag(&["a", &address]), forge::tag(&["a", &address])]);
+    let deletion = forge::event(ALICE, Kind::DELETION, scene.unix(), tags.collect());
+    scene.publish(&deletion);
+    assert_eq!(scene.core.purgatory().len(), 1);
+    assert_eq!(at(&scene, &repos[0]), 1);
+    assert_eq!(at(&scene, &repos[1]), 0);
 }
 
 #[test]

@@ -12,6 +12,9 @@ use crate::write::kinds_of;
 
 /// Pairs of author and kind that are tried unseen; beyond it we first look which there are.
 const MAX_GUESSES: usize = 1_024;
+/// Pairs of author and kind that have a cursor each. It takes 4 ms to place them, in every slice;
+/// with more, other rows are read and their authors looked at.
+const MAX_PAIRS: usize = 4_096;
 /// Rows counted per candidate to compare them; beyond it they are equally bad.
 const SAMPLE: usize = 256;
 
@@ -154,6 +157,9 @@ impl Plan {
                     .into_iter()
                     .map(|kind| schema::author_kind_prefix(author, kind).into()),
             );
+            if prefixes.len() > MAX_PAIRS {
+                return Ok(None);
+            }
         }
         let check = Check {
             tags: !filter.tags.is_empty(),
@@ -176,15 +182,19 @@ impl Plan {
     }
 
     fn by_kinds_or_time(filter: &Filter) -> Self {
+        let check = Check {
+            authors: filter.authors.is_some(),
+            ..Check::default()
+        };
         match &filter.kinds {
             Some(kinds) => {
                 let prefixes = kinds
                     .iter()
                     .map(|kind| schema::kind_prefix(*kind).into())
                     .collect();
-                Plan::merged(Table::ByKind, prefixes, Check::default())
+                Plan::merged(Table::ByKind, prefixes, check)
             }
-            None => Plan::merged(Table::ByTime, vec![Box::default()], Check::default()),
+            None => Plan::merged(Table::ByTime, vec![Box::default()], check),
         }
     }
 

@@ -61,6 +61,30 @@ fn kept(store: &Store) -> Vec<String> {
 }
 
 #[test]
+fn whoever_visits_what_is_kept_may_ask_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path()).unwrap();
+    let event = Arc::new(note(ALICE, 10, &[]));
+    put(&store, &event);
+    let changes = [
+        applied(20),
+        Change::Hide(event.id),
+        hold(&Arc::new(note(ALICE, 11, &[])), 99),
+    ];
+    store.commit([&changes[..]]).unwrap();
+    // A snapshot has one view, which one reader has at a time.
+    drop(store);
+    let store = Store::open_read_only(directory.path()).unwrap();
+    let mut visits = 0;
+    let visit = |_| {
+        visits += 1;
+        assert_eq!(store.kind_of(&event.id), Some(event.kind));
+    };
+    store.kept(visit).unwrap();
+    assert_eq!(visits, 3);
+}
+
+#[test]
 fn held_events_are_seen_by_no_query() {
     on_both(|store| {
         let event = Arc::new(note(ALICE, 10, &[]));

@@ -256,6 +256,66 @@ fn more_pairs_of_author_and_kind_than_cursors_are_still_answered() {
     });
 }
 
+/// So many authors with one event of each of eight kinds.
+fn eight_kinds_of(authors: u16) -> (Vec<Event>, Value) {
+    let key = |n: u16| Pubkey(std::array::from_fn(|at| n.to_be_bytes()[at % 2]));
+    let event = |n: u16| unsigned(key(n / 8), 1000 + n % 8, 10 + u64::from(n), &[], "");
+    let events: Vec<Event> = (0..authors * 8).map(event).collect();
+    let authors: Vec<String> = (0..authors).map(|n| key(n).to_string()).collect();
+    let kinds: Vec<u16> = (1000..1008).collect();
+    (events, json!({"authors": authors, "kinds": kinds}))
+}
+
+fn slices(store: &Store, query: &mut Query) -> (usize, Vec<EventId>) {
+    let (mut slices, mut found) = (1, Vec::new());
+    let visit = |found: &mut Vec<EventId>, query: &mut Query| {
+        let progress = store.advance(query, Budget::SLICE, EARLY, |match_| found.push(match_.id));
+        progress.unwrap()
+    };
+    while visit(&mut found, query) == Progress::More {
+        slices += 1;
+    }
+    (slices, found)
+}
+
+#[test]
+fn a_slice_that_placed_many_cursors_uses_them() {
+    on_both(|store| {
+        let (events, filter) = eight_kinds_of(500);
+        put_all(store, &events);
+        let mut query = query(&[filter], 500, Want::Ids);
+        let (slices, found) = slices(store, &mut query);
+        assert_eq!(found, newest_first(&events)[..500]);
+        assert_eq!(slices, 1);
+    });
+}
+
+#[test]
+fn more_pairs_than_have_cursors_are_found_by_kind() {
+    on_both(|store| {
+        let (events, mut filter) = eight_kinds_of(600);
+        put_all(store, &events);
+        put(store, &unsigned(ALICE, 1000, 20, &[], ""));
+        assert_eq!(find(store, filter.clone()), newest_first(&events));
+        filter["kinds"].take();
+        let filter = json!({"authors": filter["authors"]});
+        assert_eq!(find(store, filter), newest_first(&events));
+    });
+}
+
+#[test]
+fn each_filter_that_spends_a_slice_has_one_of_its_own() {
+    on_both(|store| {
+        put(store, &note(ALICE, 1, &[]));
+        let tags: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+        let filters: Vec<Value> = (0..5).map(|n| json!({"#t": tags, "since": n})).collect();
+        let mut query = query(&filters, 500, Want::Ids);
+        let (slices, found) = slices(store, &mut query);
+        assert!(found.is_empty());
+        assert_eq!(slices, filters.len());
+    });
+}
+
 #[test]
 fn an_event_under_several_values_comes_once() {
     on_both(|store| {

@@ -26,7 +26,7 @@ impl Overview {
     pub fn of(repo: &RepoId, facts: &dyn Facts, us: &Service, rule: MaintainerRule) -> Self {
         let registry = registry_around(repo, facts, us, rule);
         let maintainers = registry.maintainers(repo).to_vec();
-        let applied = facts.applied(repo);
+        let applied = facts.applied(repo).map(|applied| applied.rank);
         let awaits = states_of(repo, &maintainers, facts).any(|rank| Some(rank) > applied);
         let state = applied.and_then(|rank| facts.event(&rank.id));
         let state = state.and_then(|event| {
@@ -76,7 +76,7 @@ pub fn registry_around(
                 keys.push(*listed);
             }
         }
-        registry.announce(announcement, Standing::Served);
+        registry.announce(announcement, Standing::Served, None);
     }
     registry
 }

@@ -38,6 +38,7 @@ impl RepoSync {
             enabled: core.policy().limits.sync.enabled,
             ..Self::default()
         };
+        // Anybody may ask for any name.
         if !core.registry().is_hosted(repo) {
             return told;
         }
