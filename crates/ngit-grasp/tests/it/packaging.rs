@@ -199,16 +199,17 @@ fn check_path(word: &str) -> Result<(), String> {
 /// With the comments taken for settings.
 #[test]
 fn the_settings_file_of_the_package_is_understood() {
-    let file = tempfile::NamedTempFile::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ngit-grasp.env");
     let text = read("packaging/deb/ngit-grasp.env").replace("#NGIT_", "NGIT_");
-    fs::write(file.path(), &text).unwrap();
+    fs::write(&file, &text).unwrap();
     let mut config = Command::new(bin());
-    let config = config.env_clear().arg("--env-file").arg(file.path());
+    let config = config.env_clear().arg("--env-file").arg(&file);
     let config = config.arg("config").output().unwrap();
     let said = String::from_utf8_lossy(&config.stderr);
     assert!(config.status.success() && said.is_empty(), "{said}");
     let shown = String::from_utf8_lossy(&config.stdout);
-    let set = shown.lines().filter(|line| line.contains(" .env "));
+    let set = shown.lines().filter(|line| line.contains(" ngit-grasp.env "));
     assert_eq!(set.count(), variables(&text).len(), "{shown}");
 }
 
