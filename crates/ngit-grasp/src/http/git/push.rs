@@ -73,7 +73,7 @@ impl GitSite {
             repo,
             head,
             body,
-            turn: Some(turn),
+            _turn: turn,
         };
         pushing.respond()
     }
@@ -125,8 +125,7 @@ struct Pushing {
     repo: Repo,
     head: PushHead,
     body: Reader,
-    /// Given back before a refused rest is thrown away.
-    turn: Option<Turn>,
+    _turn: Turn,
 }
 
 impl Pushing {
@@ -162,10 +161,16 @@ impl Pushing {
 
     async fn run(mut self) -> Bytes {
         let result = self.carry_out().await;
-        self.turn = None;
-        body::drain(&mut self.body).await;
+        let report = self.report(&result);
+        let mut rest = self.into_rest();
+        body::drain(&mut rest).await;
         crash::before("report");
-        self.report(&result)
+        report
+    }
+
+    /// Gives its place back before a refused rest is thrown away, and all that it read.
+    fn into_rest(self) -> Reader {
+        self.body
     }
 
     async fn carry_out(&mut self) -> Result<(), PushRefusal> {
@@ -295,15 +300,15 @@ impl Pushing {
     fn report(&self, result: &Result<(), PushRefusal>) -> Bytes {
         let refused = result.as_ref().err().map(ToString::to_string);
         let unpack_error = match result {
-            Err(PushRefusal::Objects(why)) => Some(why.clone()),
+            Err(PushRefusal::Objects(why)) => Some(why.as_str()),
             _ => None,
         };
         let names = self.head.commands.iter();
-        let refs = names.map(|command| (command.name.clone(), refused.clone()));
         let report = Report {
             unpack_error,
-            refs: refs.collect(),
-            messages: refused.clone().into_iter().collect(),
+            refs: names.map(|command| command.name.as_str()).collect(),
+            refused: refused.as_deref(),
+            messages: refused.as_deref().into_iter().collect(),
         };
         report.encode(&self.head.capabilities)
     }
