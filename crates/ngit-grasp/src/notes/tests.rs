@@ -76,6 +76,7 @@ fn status(state: State) -> Status {
         paged: 0,
         reconciled: 3,
         missing: 0,
+        read: 0,
         covered: None,
         lag_ms: None,
         record: Record::default(),

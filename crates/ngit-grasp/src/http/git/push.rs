@@ -73,7 +73,7 @@ impl GitSite {
             repo,
             head,
             body,
-            _turn: turn,
+            turn,
         };
         pushing.respond()
     }
@@ -125,7 +125,7 @@ struct Pushing {
     repo: Repo,
     head: PushHead,
     body: Reader,
-    _turn: Turn,
+    turn: Turn,
 }
 
 impl Pushing {
@@ -215,7 +215,7 @@ impl Pushing {
     /// Borrows nothing: a body that is being read cannot be shared between threads.
     fn present(&self) -> impl Future<Output = Result<Refs, GitError>> + use<> {
         let repo = self.repo.clone();
-        off_the_loop(move || Ok(heads_and_tags(&repo.refs()?.ids())))
+        off_the_loop(&self.turn, move || Ok(heads_and_tags(&repo.refs()?.ids())))
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
@@ -227,7 +227,7 @@ impl Pushing {
             ..PackLimits::default()
         };
         let repo = self.repo.clone();
-        let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
+        let mut quarantine = off_the_loop(&self.turn, move || Quarantine::begin(&repo)).await?;
         let fill = self.fill(&mut quarantine, &room, &limits);
         let filled = in_time(limits.deadline, fill).await;
         let no_room = match &filled {
@@ -239,7 +239,7 @@ impl Pushing {
             _ => room.full(),
         };
         // Also a refused one: removing what it holds takes the disk its time.
-        let adopted = off_the_loop(move || {
+        let adopted = off_the_loop(&self.turn, move || {
             filled?;
             crash::before("adopt");
             let adopted = quarantine.migrate();
@@ -278,7 +278,9 @@ impl Pushing {
     fn room(&self, backing: Backing) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
         let (site, id) = (Arc::clone(&self.site), self.id.clone());
         let repo = self.repo.clone();
-        let enter = off_the_loop(move || Ok(site.rooms.enter(&id, repo.size()?, backing)));
+        let enter = off_the_loop(&self.turn, move || {
+            Ok(site.rooms.enter(&id, repo.size()?, backing))
+        });
         async move { Ok(enter.await??) }
     }
 
