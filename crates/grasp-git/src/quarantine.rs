@@ -451,17 +451,28 @@ fn ran_out(finished: &Finished) -> bool {
     finished.was_killed() || says("ut of memory") || says("mmap failed")
 }
 
-fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), PackFault> {
+/// What git ends with when the disk, or our part of it, is full. Nothing that a stranger chose
+/// comes last in what it says.
+const DISK_FULL: [&str; 2] = [": No space left on device", ": Disk quota exceeded"];
+
+fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), GitError> {
     if finished.is_ok() {
         return match printed.len() {
             0..=PRINTED => Ok(()),
-            _ => Err(PackFault::TrailingBytes),
+            _ => Err(PackFault::TrailingBytes.into()),
         };
     }
     let reason = finished.stderr.lines().last().unwrap_or_default();
     let reason = reason.trim_start_matches("fatal: ").to_owned();
+    match DISK_FULL.iter().any(|words| reason.ends_with(words)) {
+        true => Err(GitError::DiskFull(reason)),
+        false => Err(fault(&finished, reason, limits).into()),
+    }
+}
+
+fn fault(finished: &Finished, reason: String, limits: &PackLimits) -> PackFault {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    Err(if ran_out(&finished) {
+    if ran_out(finished) {
         PackFault::TooCostly(reason)
     } else if says(&["early EOF"]) {
         PackFault::Truncated
@@ -478,5 +489,41 @@ fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Resul
         PackFault::Incomplete(reason)
     } else {
         PackFault::Malformed(reason)
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn judged(stderr: &str) -> GitError {
+        let finished = Finished {
+            name: "index-pack",
+            status: ExitStatus::from_raw(128 << 8),
+            stderr: stderr.to_owned(),
+        };
+        judge((finished, Vec::new()), &PackLimits::default()).unwrap_err()
+    }
+
+    #[test]
+    fn a_full_disk_is_not_the_senders_fault() {
+        for full in [
+            "fatal: write error: No space left on device",
+            "fatal: unable to create temporary file: Disk quota exceeded",
+        ] {
+            let error = judged(full);
+            assert!(error.is_no_space() && !error.is_client_fault(), "{error}");
+        }
+    }
+
+    #[test]
+    fn nobody_can_make_the_disk_look_full() {
+        let forged = "error: object 1234: gitmodulesUrl: disallowed: No space left on device\n\
+                      fatal: fsck error in packed object";
+        let error = judged(forged);
+        assert!(!error.is_no_space() && error.is_client_fault(), "{error}");
+    }
 }

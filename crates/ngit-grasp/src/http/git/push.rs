@@ -286,6 +286,10 @@ impl Pushing {
 
     fn explain(&self, why: &NotTaken) -> String {
         match why {
+            NotTaken::Git(error) if error.is_no_space() => {
+                self.failed(error);
+                Full::Disk.to_string()
+            }
             NotTaken::Git(error) if !error.is_client_fault() => {
                 self.failed(error);
                 "the server could not take them, try again later".to_owned()
