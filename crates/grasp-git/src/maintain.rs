@@ -33,8 +33,20 @@ pub(crate) const REPACK_SETTINGS: &[&str] = &[
     "pack.threads=1",
     "pack.windowMemory=64m",
 ];
+/// Git takes some 250 bytes for each object that it walks over and packs, and 200 MB beside: 15
+/// million objects fit. Files above the threshold of `REPACK_SETTINGS` are not read as a whole.
+const MAX_MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+/// Whoever fetches or pushes goes before it.
+const PRIORITY: i32 = 10;
 const MAX_PRINTED: usize = 64 * 1024;
 const MAX_PROBLEMS: usize = 1_000;
+
+/// A command for which nobody waits.
+pub(crate) fn upkeep(name: &'static str, repo: &Repo) -> GitCommand {
+    GitCommand::new(name, repo.dir())
+        .memory(MAX_MEMORY)
+        .priority(PRIORITY)
+}
 
 impl Repo {
     pub fn needs_repack(&self) -> Result<bool, GitError> {
@@ -52,7 +64,7 @@ impl Repo {
         if adopt::is_under_way(self)? {
             return Err(GitError::Busy(self.objects_dir()));
         }
-        let (finished, _) = GitCommand::new("repack", self.dir())
+        let (finished, _) = upkeep("repack", self)
             .settings(REPACK_SETTINGS)
             .flag("-d")
             .flag("-l")
@@ -67,9 +79,10 @@ impl Repo {
         }
     }
 
-    /// Checks that everything the refs reach is here. Empty if all is well.
+    /// Checks that everything the refs reach is here. Empty if all is well; an error if the check
+    /// could not come to its end.
     pub async fn fsck_connectivity(&self, deadline: Duration) -> Result<Vec<Problem>, GitError> {
-        let (finished, printed) = GitCommand::new("fsck", self.dir())
+        let (finished, printed) = upkeep("fsck", self)
             .flag("--connectivity-only")
             .flag("--no-dangling")
             .flag("--no-progress")
@@ -77,6 +90,9 @@ impl Repo {
             .await?;
         if finished.is_ok() {
             return Ok(Vec::new());
+        }
+        if finished.ran_out_of_memory() {
+            return Err(finished.into_error());
         }
         let printed = String::from_utf8_lossy(&printed);
         let lines = printed.lines().chain(finished.stderr.lines());

@@ -217,7 +217,9 @@ impl Quarantine {
         let (finished, _) = self.in_time("rev-list", deadline, work).await?;
         match finished.is_ok() {
             true => Ok(()),
-            false if ran_out(&finished) => Err(PackFault::TooCostly(finished.stderr).into()),
+            false if finished.ran_out_of_memory() => {
+                Err(PackFault::TooCostly(finished.stderr).into())
+            }
             false => Err(GitError::NotConnected(finished.stderr)),
         }
     }
@@ -446,11 +448,6 @@ fn late(step: &str, after: Duration) -> GitError {
     }
 }
 
-fn ran_out(finished: &Finished) -> bool {
-    let says = |words: &str| finished.stderr.contains(words);
-    finished.was_killed() || says("ut of memory") || says("mmap failed")
-}
-
 /// What git ends with when the disk, or our part of it, is full. Nothing that a stranger chose
 /// comes last in what it says.
 const DISK_FULL: [&str; 2] = [": No space left on device", ": Disk quota exceeded"];
@@ -472,7 +469,7 @@ fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Resul
 
 fn fault(finished: &Finished, reason: String, limits: &PackLimits) -> PackFault {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    if ran_out(finished) {
+    if finished.ran_out_of_memory() {
         PackFault::TooCostly(reason)
     } else if says(&["early EOF"]) {
         PackFault::Truncated
