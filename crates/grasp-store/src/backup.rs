@@ -1,7 +1,7 @@
 //! A copy of the store that is known to be whole. The manifest is written last: without it, or
 //! if it does not fit the data, there is no backup.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -66,10 +66,7 @@ pub fn restore(from: &Path, to: &Path) -> Result<BackupSummary, StoreError> {
         return Err(StoreError::Occupied(to.to_owned()));
     }
     let partial = to.join("restoring.tmp");
-    fs::copy(from.join(DATA), &partial).map_err(StoreError::io(&partial))?;
-    File::open(&partial)
-        .and_then(|file| file.sync_all())
-        .map_err(StoreError::io(&partial))?;
+    copy_private(&from.join(DATA), &partial).map_err(StoreError::io(&partial))?;
     let target = lmdb::data_file(to);
     fs::rename(&partial, &target).map_err(StoreError::io(&target))?;
     sync_dir(to)?;
@@ -159,7 +156,27 @@ fn sha256(path: &Path) -> Result<String, StoreError> {
 }
 
 fn create_new(path: &Path) -> Result<File, StoreError> {
-    File::create_new(path).map_err(StoreError::io(path))
+    let created = private().write(true).create_new(true).open(path);
+    created.map_err(StoreError::io(path))
+}
+
+/// For its owner's eyes, whoever may read the original; durable when this returns.
+fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::remove_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = private().write(true).create_new(true).open(to)?;
+    io::copy(&mut File::open(from)?, &mut file)?;
+    file.sync_all()
+}
+
+/// Files for their owner's eyes only, also in a directory that is open to others.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Backups hold everything that the server holds: for the operator's eyes only.
