@@ -8,7 +8,7 @@ use grasp_core::git::{ObjectId, ObjectKind};
 use crate::adopt;
 use crate::command::GitCommand;
 use crate::error::GitError;
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::repo::Repo;
 
 /// What `fsck` found.
@@ -60,10 +60,8 @@ impl Repo {
     /// Objects that no ref reaches stay: a state that needs them may come. `Busy` if one is
     /// running or objects are just being taken over.
     pub async fn repack(&self, deadline: Duration) -> Result<(), GitError> {
-        let _only_one = Claim::take(&self.dir().join(REPACKING))?;
-        if adopt::is_under_way(self)? {
-            return Err(GitError::Busy(self.objects_dir()));
-        }
+        let repo = self.clone();
+        let _only_one = off_the_loop(move || repo.claim_repack()).await?;
         let (finished, _) = upkeep("repack", self)
             .settings(REPACK_SETTINGS)
             .flag("-d")
@@ -76,6 +74,14 @@ impl Repo {
         match finished.is_ok() {
             true => Ok(()),
             false => Err(finished.into_error()),
+        }
+    }
+
+    fn claim_repack(&self) -> Result<Claim, GitError> {
+        let only_one = Claim::take(&self.dir().join(REPACKING))?;
+        match adopt::is_under_way(self)? {
+            true => Err(GitError::Busy(self.objects_dir())),
+            false => Ok(only_one),
         }
     }
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::adopt::{self, LooseName};
 use crate::error::GitError;
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::garbage::Weight;
 use crate::gate;
 use crate::maintain::{REPACK_SETTINGS, REPACKING, upkeep};
@@ -56,7 +56,7 @@ impl Repo {
     /// [`Repo::prepare_prune`].
     pub async fn prune(&self, keep: &[ObjectId], limits: PruneLimits) -> Result<Pruned, GitError> {
         match self.prepare_prune(keep, limits).await? {
-            Some(prepared) => blocking(move || prepared.drop_old()).await,
+            Some(prepared) => off_the_loop(move || prepared.drop_old()).await,
             None => Ok(Pruned::default()),
         }
     }
@@ -73,14 +73,14 @@ impl Repo {
         let (grace, deadline) = (limits.grace, limits.deadline);
         let left = || deadline.saturating_sub(began.elapsed());
         let (repo, keep) = (self.clone(), keep.iter().copied().collect());
-        let mut plan = blocking(move || Plan::make(repo, keep, grace)).await?;
+        let mut plan = off_the_loop(move || Plan::make(repo, keep, grace)).await?;
         if plan.packs.is_empty() && plan.loose.is_empty() || plan.is_done_already() {
             return Ok(None);
         }
-        let plan = blocking(move || plan.find_roots(deadline).map(|()| plan)).await?;
+        let plan = off_the_loop(move || plan.find_roots(deadline).map(|()| plan)).await?;
         let weight = plan.weigh(left()).await?;
         if !weight.is_worth_a_prune() {
-            blocking(move || plan.note_done()).await?;
+            off_the_loop(move || plan.note_done()).await?;
             return Ok(None);
         }
         plan.find_room(weight.reached, limits.min_free)?;
@@ -474,14 +474,4 @@ fn sizes(paths: &[PathBuf]) -> Result<u64, GitError> {
     let size = |path: &PathBuf| fs::metadata(path).map(|found| found.len());
     let size = |path: &PathBuf| size(path).map_err(GitError::io(path));
     paths.iter().map(size).sum()
-}
-
-/// Away from the event loop.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(stopped) => Err(GitError::Spawn(stopped.into())),
-    }
 }

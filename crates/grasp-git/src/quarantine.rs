@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use crate::adopt;
 use crate::command::{Finished, GitCommand, tail_of};
 use crate::error::{GitError, PackFault};
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::gate;
 use crate::objects::Objects;
 use crate::repo::{INCOMING, Repo, temporary_in};
@@ -325,11 +325,7 @@ impl Quarantine {
         complete: Complete,
     ) -> Result<Vec<u8>, GitError> {
         let (repo, dir) = (self.repo.clone(), self.dir.path().to_owned());
-        let read = move || revisions(&repo, &Objects::open(&dir)?, &tips, &complete);
-        match tokio::task::spawn_blocking(read).await {
-            Ok(result) => result,
-            Err(stopped) => Err(GitError::Spawn(stopped.into())),
-        }
+        off_the_loop(move || revisions(&repo, &Objects::open(&dir)?, &tips, &complete)).await
     }
 
     fn command(&self, name: &'static str) -> GitCommand {

@@ -17,8 +17,9 @@ use super::packets::{Packets, SideBand};
 use super::request::{self, PackRequest};
 use super::slices::Slices;
 use super::transport::{ADVERT_TYPE, NoReply, Question, RESULT_TYPE, Reply, Transport, Version};
-use super::{Extent, FetchLimits, Watch, off_the_loop};
+use super::{Extent, FetchLimits, Watch};
 use crate::error::GitError;
+use crate::files::off_the_loop;
 use crate::quarantine::{PackLimits, Quarantine};
 use crate::repo::Repo;
 
