@@ -5,7 +5,6 @@ mod body;
 mod busy;
 mod fetch;
 mod push;
-pub mod room;
 mod route;
 
 use std::net::IpAddr;
@@ -20,11 +19,11 @@ use grasp_core::RepoId;
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 
 use self::busy::{Busy, Places, Turn, Turnstile};
-use self::room::Rooms;
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
 use crate::driver;
 use crate::hosting::Repositories;
+use crate::hosting::room::Rooms;
 use crate::metrics::Metrics;
 
 /// Commands of a push, and what a fetch says it has, before any pack. 64 MiB are a million `have`

@@ -21,11 +21,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
-use super::room::{Full, Room};
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::crash;
 use crate::driver::{self, Awaited, PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
+use crate::hosting::room::{Full, Room};
 
 const RESULT: &str = "application/x-git-receive-pack-result";
 /// For the list of commands, however slowly it comes.
