@@ -108,6 +108,20 @@ pub enum PushRefusal {
 }
 
 impl PushRefusal {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 10] = [
+        "not_hosted",
+        "read_only",
+        "malformed",
+        "no_state",
+        "differs",
+        "partial",
+        "superseded",
+        "nostr_ref",
+        "objects",
+        "failed",
+    ];
+
     /// A short, stable word for metrics.
     pub fn label(&self) -> &'static str {
         match self {

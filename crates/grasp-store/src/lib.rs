@@ -171,6 +171,19 @@ impl Store {
         })
     }
 
+    /// Removes events as if they had never come: nothing remembers them, and nothing keeps them
+    /// from coming again.
+    pub fn remove(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        let mut ids = ids.iter();
+        writing!(self, |batch| {
+            ids.by_ref().try_for_each(|id| batch.forget(id))?
+        })?;
+        match &self.backend {
+            Backend::Disk(disk) => disk.tidy(),
+            Backend::Snapshot(_) | Backend::Memory(_) => Ok(()),
+        }
+    }
+
     /// Gives back the space of at most `max` events that expired up to `until`, and of those that
     /// were deleted or replaced.
     pub fn sweep(&self, until: Timestamp, max: usize) -> Result<Swept, StoreError> {

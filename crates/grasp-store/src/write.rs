@@ -109,6 +109,22 @@ impl<'w, W: Write> Batch<'w, W> {
         self.kv.put(Table::Slots, &key, &Slot::of(event).to_bytes())
     }
 
+    /// Also gives its slot back, if it has one: as if it had never come.
+    pub(crate) fn forget(&mut self, id: &EventId) -> Result<(), StoreError> {
+        let Some(seq) = self.seq_of(id)? else {
+            return Ok(());
+        };
+        let bytes = self.kv.get(Table::Events, &seq.0.to_be_bytes())?;
+        let event = bytes
+            .map(|bytes| Record::decode(bytes)?.event())
+            .transpose()?;
+        if let Some(address) = event.and_then(|event| event.address()) {
+            // Who is stored holds the slot.
+            self.kv.delete(Table::Slots, &schema::slot_key(&address))?;
+        }
+        self.remove(seq)
+    }
+
     pub(crate) fn hold(
         &mut self,
         event: &Event,

@@ -18,6 +18,7 @@ use crate::hosting::room::Rooms;
 use crate::http::git::GitSite;
 use crate::http::{self, Site};
 use crate::identity::{Identity, IdentityError, Origin};
+use crate::measure::Measure;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::relay::Relay;
@@ -30,7 +31,6 @@ use crate::status::{Lookout, Watch};
 const CLOSE_CONNECTIONS: Duration = Duration::from_secs(5);
 /// What is not committed by then was not acknowledged either.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
-const MEASURE_STORE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -117,7 +117,10 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
         config.service(),
         watching.clone(),
     ));
-    let measuring = tokio::spawn(measure(Arc::clone(&store), Arc::clone(&metrics)));
+    let measure = Measure::new(&config, Arc::clone(&store), Arc::clone(&metrics));
+    // The first scrape shall find it.
+    measure.measure();
+    let measuring = tokio::spawn(Arc::new(measure).keep_measuring());
     let kept_tidy = Arc::clone(&repositories);
     let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
     let watch = Watch::new(&config, Arc::clone(&store), Arc::clone(&metrics));
@@ -131,7 +134,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     ));
     let site = Arc::new(Site::new(
         &config,
-        identity.pubkey,
+        &identity,
         &instance,
         relay,
         git,
@@ -169,7 +172,7 @@ fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remot
         allow_private: config.allow_private_addresses,
         connect_timeout: config.sync_connect_timeout,
         beat: remote::BEAT,
-        signer: Signer::new(config.sync_auth, identity.secret()),
+        signer: Signer::new(config.sync_auth, identity),
         instance: instance.to_owned(),
     }
 }
@@ -235,21 +238,6 @@ fn log_start(config: &Config, store: &Store, identity: &Identity) {
     }
     tracing::info!("public address {}", config.public_ws_url());
     tracing::info!("listening on http://{}", config.bind_address);
-}
-
-async fn measure(store: Arc<Store>, metrics: Arc<Metrics>) {
-    let mut ticks = tokio::time::interval(MEASURE_STORE);
-    loop {
-        ticks.tick().await;
-        if let Ok(stats) = store.stats() {
-            metrics
-                .store_events
-                .set(i64::try_from(stats.events).unwrap_or(i64::MAX));
-            metrics
-                .store_bytes
-                .set(i64::try_from(stats.disk_bytes).unwrap_or(i64::MAX));
-        }
-    }
 }
 
 /// SIGTERM or SIGINT, heard from the moment this exists.

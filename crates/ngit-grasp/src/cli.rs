@@ -17,6 +17,7 @@ use crate::config::{self, Config, ConfigErrors};
 use crate::doctor::doctor;
 use crate::init::{Dialogue, InitError, init};
 use crate::inspect;
+use crate::purge;
 use crate::status;
 use crate::transfer;
 
@@ -101,6 +102,9 @@ fn dispatch(matches: &ArgMatches, config: Config) -> Result<ExitCode, Box<dyn st
         Some(("check", sub)) => {
             let well = inspect::check(&config, sub.get_flag("repair"), sub.get_flag("json"))?;
             return Ok(outcome(well));
+        }
+        Some(("purge", sub)) => {
+            purge::purge(&config, sub.get_flag("yes"), sub.get_flag("json"))?;
         }
         Some((other, _)) => return Err(format!("no such command: {other}").into()),
     }

@@ -371,7 +371,7 @@ impl Driver {
                 let _ = asked.send(Report::of(&self.core, lately, now));
             }
             Message::Repository(repo, asked) => {
-                let _ = asked.send(RepoSync::of(&self.core, &repo));
+                let _ = asked.send(RepoSync::of(&self.core, &repo, now.unix));
             }
             Message::Stop => {
                 self.wind_down();

@@ -6,7 +6,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use grasp_core::Pubkey;
+use grasp_core::id::to_hex;
 use secp256k1::{Keypair, SecretKey};
+use sha2::{Digest as _, Sha256};
 
 pub const SECRET_FILE: &str = "owner.nsec";
 /// Remembers that there was a key, and which.
@@ -49,6 +51,30 @@ pub struct Identity {
 impl Identity {
     pub fn secret(&self) -> &SecretKey {
         &self.secret
+    }
+
+    /// Another secret, made from the key: the same after every start, and it says nothing of the
+    /// key. A tagged hash as in BIP-340.
+    pub fn derived(&self, purpose: &str) -> [u8; 32] {
+        let tag = Sha256::digest(purpose);
+        let mut hasher = Sha256::new();
+        hasher.update(tag);
+        hasher.update(tag);
+        hasher.update(self.secret.to_secret_bytes());
+        hasher.finalize().into()
+    }
+
+    /// What a command on this machine shows the server, to prove that it may read the key.
+    pub fn pass(&self) -> String {
+        to_hex(&self.derived("ngit-grasp operator"))
+    }
+
+    /// The key of the settings, else of the data directory. Makes none.
+    pub fn present(setting: Option<&str>, dir: &Path) -> Option<Self> {
+        let file = || fs::read_to_string(dir.join(SECRET_FILE)).ok();
+        let text = setting.map(str::to_owned).or_else(file)?;
+        let key = parse_secret(text.trim())?;
+        Some(Self::of(&key, Origin::Setting))
     }
 
     /// The key of the settings, else of the data directory, else a new one.

@@ -143,14 +143,14 @@ impl Notes {
     }
 
     fn refused(&mut self, relay: &RelayUrl, why: Complaint, retry_secs: u64, now: Instant) {
-        self.metrics.sync.refused(reason(why));
+        self.metrics.sync.refused(why.label());
         if self.may_tell(relay, Matter::Refusal, now) {
             tracing::warn!(%relay, ?why, retry_secs, "refused by the relay");
         }
     }
 
     fn misbehaved(&mut self, relay: &RelayUrl, fault: Fault, now: Instant) {
-        self.metrics.sync.misbehaved(fault_label(fault));
+        self.metrics.sync.misbehaved(fault.label());
         if self.may_tell(relay, Matter::Misbehaviour, now) {
             tracing::warn!(%relay, ?fault, "the relay misbehaves");
         }
@@ -211,35 +211,6 @@ impl Notes {
             self.metrics.sync.forget(gone);
         }
         self.labelled = known;
-    }
-}
-
-fn reason(why: Complaint) -> &'static str {
-    match why {
-        Complaint::RateLimited => "rate_limited",
-        Complaint::TooManySubscriptions => "too_many_subscriptions",
-        Complaint::TooManyFilters => "too_many_filters",
-        Complaint::TooLarge => "too_large",
-        Complaint::TooManyEvents => "too_many_events",
-        Complaint::AuthRequired => "auth_required",
-        Complaint::Restricted => "restricted",
-        Complaint::Unsupported => "unsupported",
-        Complaint::Invalid => "invalid",
-        Complaint::Other => "other",
-        Complaint::Ours => "ours",
-    }
-}
-
-fn fault_label(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Malformed => "malformed",
-        Fault::WrongId => "wrong_id",
-        Fault::WrongSignature => "wrong_signature",
-        Fault::TooLarge => "too_large",
-        Fault::OffFilter => "off_filter",
-        Fault::UnknownSubscription => "unknown_subscription",
-        Fault::Flood => "flood",
-        Fault::Hollow => "hollow",
     }
 }
 

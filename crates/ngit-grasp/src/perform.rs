@@ -22,18 +22,18 @@ use crate::metrics::{ACCEPTED, Metrics};
 use crate::notes::{HuntNotes, Notes};
 use crate::relay::live;
 use crate::remote::Remotes;
-use crate::status::{Lately, Pace};
+use crate::status::{Counts, Lately, Pace};
 use crate::writer::{self, Order};
 
 /// The kinds that wait for git data, and all that wait with them.
-const HELD_KINDS: [(Option<Kind>, &str); 5] = [
+pub const HELD_KINDS: [(Option<Kind>, &str); 5] = [
     (Some(Kind::ANNOUNCEMENT), "announcement"),
     (Some(Kind::STATE), "state"),
     (Some(nip34::PULL_REQUEST), "pull_request"),
     (Some(nip34::PULL_REQUEST_UPDATE), "pull_request_update"),
     (None, "other"),
 ];
-const STANDINGS: [(Standing, &str); 3] = [
+pub const STANDINGS: [(Standing, &str); 3] = [
     (Standing::Served, "served"),
     (Standing::Held, "held"),
     (Standing::Remembered, "remembered"),
@@ -162,30 +162,37 @@ impl Performer {
     pub fn show(&mut self, core: &Core, now: Now) {
         let waiting = waiting(core.purgatory().iter(), self.held_for, now.unix);
         for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(waiting) {
-            self.metrics.set_held(name, count, oldest);
+            self.metrics.relay.set_held(name, count, oldest);
         }
         for (standing, name) in STANDINGS {
             let count = core.registry().hosted();
             let count = count.filter(|(_, found)| *found == standing).count();
-            self.metrics.set_repositories(name, count);
+            self.metrics.git.set_repositories(name, count);
         }
         let sync = core.sync().status(now);
         self.notes.show(&sync, Instant::now());
-        let git = self.metrics.git_traffic();
-        self.pace.note(&sync, git.pushes, git.clones, now.mono);
+        self.pace.note(&sync, self.counts(), now.mono);
         let hunt = core.hunt();
         let (totals, domains) = (hunt.totals(now.mono), hunt.domains(now.mono));
         self.hunt_notes.show(&totals, &domains, Instant::now());
     }
 
-    /// What happened in the last minute.
     pub fn lately(&self, sync: &Status) -> Lately {
-        let git = self.metrics.git_traffic();
-        self.pace.lately(sync, git.pushes, git.clones)
+        self.pace.lately(sync, self.counts())
+    }
+
+    fn counts(&self) -> Counts {
+        let git = self.metrics.git.traffic();
+        Counts {
+            pushes: git.pushes,
+            clones: git.clones,
+            store_failures: self.metrics.store.failures.get(),
+            git_failures: self.metrics.git.failures.get(),
+        }
     }
 
     fn note_repair(&self, repo: &RepoId, what: Repair) {
-        self.metrics.repaired(what.label());
+        self.metrics.git.repaired(what.label());
         match what {
             Repair::RefsSetBack => tracing::warn!(%repo, "refs set back to the applied state"),
             Repair::RefsDropped => tracing::warn!(%repo, "refs dropped that nothing stands behind"),
@@ -200,7 +207,7 @@ impl Performer {
     pub fn note_written(&self, outcomes: &[StoreOutcome]) {
         let stored = |outcome: &&StoreOutcome| matches!(outcome, StoreOutcome::Stored(_));
         let stored = outcomes.iter().filter(stored).count();
-        self.metrics.releases.inc_by(stored as u64);
+        self.metrics.relay.releases.inc_by(stored as u64);
     }
 
     pub fn flush(&mut self) {
@@ -212,10 +219,10 @@ impl Performer {
 
     fn answer(&mut self, ticket: Ticket, answer: Answer) {
         match &answer {
-            Answer::Accepted => self.metrics.events_stored.inc(),
-            Answer::Held => self.metrics.events_held.inc(),
-            Answer::Duplicate => self.metrics.events_duplicate.inc(),
-            Answer::Refused(refusal) => self.metrics.refused(refusal.label()),
+            Answer::Accepted => self.metrics.relay.events_stored.inc(),
+            Answer::Held => self.metrics.relay.events_held.inc(),
+            Answer::Duplicate => self.metrics.relay.events_duplicate.inc(),
+            Answer::Refused(refusal) => self.metrics.relay.refused(refusal.label()),
         }
         if let Some(waiting) = self.waiting.remove(&ticket) {
             waiting.reply.send(waiting.id, Word::Answer(answer));
@@ -225,7 +232,7 @@ impl Performer {
 
     fn decide(&mut self, push: PushId, decision: Decision) {
         if let Decision::Refuse(refusal) = &decision {
-            self.metrics.push(refusal.label());
+            self.metrics.git.push(refusal.label());
         }
         let refused = matches!(decision, Decision::Refuse(_));
         let Some(reply) = self.pushes.get_mut(&push) else {
@@ -243,8 +250,8 @@ impl Performer {
 
     fn report(&mut self, push: PushId, result: Result<(), PushRefusal>) {
         match &result {
-            Ok(()) => self.metrics.push(ACCEPTED),
-            Err(refusal) => self.metrics.push(refusal.label()),
+            Ok(()) => self.metrics.git.push(ACCEPTED),
+            Err(refusal) => self.metrics.git.push(refusal.label()),
         }
         if let Some(reply) = self.pushes.remove(&push) {
             let _ = reply.report.send(result);

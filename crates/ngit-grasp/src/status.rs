@@ -23,7 +23,7 @@ use serde_json::Value;
 pub use self::coverage::Coverage;
 pub use self::hunt::{HeldEvent, HuntReport};
 pub use self::machine::{GitTraffic, Machine, Watch};
-pub use self::pace::{Lately, Pace};
+pub use self::pace::{Counts, Lately, Pace};
 pub use self::repository::{RepoRelay, RepoSync};
 #[cfg(test)]
 pub use self::snapshot::fresh;
@@ -72,7 +72,7 @@ impl Report {
         }
         let sync = core.sync().status(now);
         let mut held = BTreeMap::new();
-        for waiting in core.purgatory().iter() {
+        for waiting in hunt::waiting(core) {
             *held.entry(held_kind(waiting.event.kind)).or_default() += 1;
         }
         Self {

@@ -49,14 +49,14 @@ fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> TransferError
     move |source| TransferError::Io { path, source }
 }
 
-fn on_disk(config: &Config) -> Result<&Path, TransferError> {
+pub(crate) fn on_disk(config: &Config) -> Result<&Path, TransferError> {
     match config.database_backend {
         DatabaseBackend::Lmdb => Ok(&config.relay_data_path),
         DatabaseBackend::Memory => Err(TransferError::InMemory),
     }
 }
 
-fn stopped(error: StoreError) -> TransferError {
+pub(crate) fn stopped(error: StoreError) -> TransferError {
     match error {
         error @ StoreError::Locked { .. } => TransferError::Running(error),
         error => error.into(),

@@ -130,10 +130,10 @@ impl Writer {
             .store
             .commit(orders.iter().map(|order| order.changes.as_slice()));
         crash::after("commit");
-        self.metrics
-            .commit_seconds
-            .observe(started.elapsed().as_secs_f64());
-        self.metrics.commit_events.observe(orders.len() as f64);
+        let metrics = &self.metrics.store;
+        let took = started.elapsed().as_secs_f64();
+        metrics.commit_seconds.observe(took);
+        metrics.commit_events.observe(orders.len() as f64);
         match result {
             Ok(words) => {
                 for (order, words) in orders.iter().zip(words) {
@@ -142,7 +142,7 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, orders = orders.len(), full = error.is_full(), "commit failed");
-                self.metrics.store_failures.inc();
+                metrics.failures.inc();
                 for order in orders {
                     self.tell(order.of, Err(Failed));
                 }

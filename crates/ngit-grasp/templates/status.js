@@ -9,28 +9,52 @@
     return;
   }
   const again = 30000;
+  let events = null;
+  let failures = 0;
+
+  const say = (text) => {
+    if (live.textContent !== text) {
+      live.textContent = text;
+    }
+  };
 
   const follow = () => {
-    const events = new EventSource(shown.dataset.events);
-    events.addEventListener('open', () => {
-      live.textContent = live.dataset.live;
-    });
+    events = new EventSource(shown.dataset.events);
     events.addEventListener('status', (event) => {
       const page = new DOMParser().parseFromString(JSON.parse(event.data), 'text/html');
-      morph(shown, page.body);
+      failures = 0;
+      say(live.dataset.live);
+      // Between the sections a parser may find blanks or not.
+      morph(shown, page.body, elements);
     });
+    events.addEventListener('silence', () => say(live.dataset.silent));
     events.addEventListener('error', () => {
-      live.textContent = live.dataset.lost;
+      // The server ends a stream after a while: only a second failure is one.
+      failures += 1;
+      if (failures > 1) {
+        say(live.dataset.lost);
+      }
       // The browser tries again by itself, unless it was turned away.
       if (events.readyState === EventSource.CLOSED) {
-        setTimeout(follow, again);
+        events = null;
+        setTimeout(resume, again);
       }
     });
   };
 
-  const morph = (old, fresh) => {
-    const before = visible(old);
-    const after = visible(fresh);
+  // A page that nobody sees takes no place from those who look.
+  const resume = () => {
+    if (document.hidden && events) {
+      events.close();
+      events = null;
+    } else if (!document.hidden && !events) {
+      follow();
+    }
+  };
+
+  const morph = (old, fresh, nodes) => {
+    const before = nodes(old);
+    const after = nodes(fresh);
     after.forEach((node, place) => {
       const there = before[place];
       if (!there) {
@@ -43,11 +67,13 @@
         }
       } else {
         dress(there, node);
-        morph(there, node);
+        morph(there, node, visible);
       }
     });
     before.slice(after.length).forEach((node) => node.remove());
   };
+
+  const elements = (parent) => [...parent.children];
 
   const visible = (parent) =>
     [...parent.childNodes].filter(
@@ -69,5 +95,6 @@
     }
   };
 
-  follow();
+  document.addEventListener('visibilitychange', resume);
+  resume();
 })();

@@ -254,6 +254,27 @@ impl Page {
             .await;
     }
 
+    /// Sent with every request from now on, as a proxy would add them.
+    pub async fn send_headers(&self, headers: &[(&str, &str)]) {
+        let headers: serde_json::Map<String, Value> = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
+        self.order("Network.setExtraHTTPHeaders", json!({"headers": headers}))
+            .await;
+    }
+
+    /// As if a user pressed the key so often.
+    pub async fn press_tab(&self, times: usize) {
+        for _ in 0..times {
+            for kind in ["keyDown", "keyUp"] {
+                let params =
+                    json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
+                self.order("Input.dispatchKeyEvent", params).await;
+            }
+        }
+    }
+
     /// The whole page, as a PNG file.
     pub async fn photograph(&self, file: &Path) {
         let params = json!({"format": "png", "captureBeyondViewport": true});

@@ -94,6 +94,27 @@ impl Refusal {
         )
     }
 
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 17] = [
+        "created_at",
+        "expired",
+        "auth_as_event",
+        "protected",
+        "vanish_elsewhere",
+        "address_rate",
+        "key_rate",
+        "identifier",
+        "not_listed",
+        "not_maintainer",
+        "orphan",
+        "blocked",
+        "purgatory_full",
+        "replaced",
+        "deleted",
+        "vanished",
+        "store_failed",
+    ];
+
     /// A short, stable word for metrics; the set is closed.
     pub fn label(&self) -> &'static str {
         match self {

@@ -81,6 +81,15 @@ pub enum Repair {
 }
 
 impl Repair {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 5] = [
+        "refs_set_back",
+        "refs_dropped",
+        "tip_removed",
+        "hidden",
+        "shown",
+    ];
+
     /// A short, stable word for metrics.
     pub fn label(self) -> &'static str {
         match self {

@@ -77,6 +77,23 @@ pub enum FetchEnd {
 }
 
 impl FetchEnd {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 13] = [
+        "answered",
+        "absent",
+        "busy",
+        "unreachable",
+        "forbidden",
+        "failed",
+        "too_slow",
+        "cut",
+        "spoiled",
+        "full",
+        "disk_low",
+        "ours",
+        "stopped",
+    ];
+
     /// A short, stable word for metrics.
     pub fn label(self) -> &'static str {
         match self {

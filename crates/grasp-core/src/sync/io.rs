@@ -163,6 +163,34 @@ pub enum Fault {
     Hollow,
 }
 
+impl Fault {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 8] = [
+        "malformed",
+        "wrong_id",
+        "wrong_signature",
+        "too_large",
+        "off_filter",
+        "unknown_subscription",
+        "flood",
+        "hollow",
+    ];
+
+    /// A short, stable word for metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Fault::Malformed => "malformed",
+            Fault::WrongId => "wrong_id",
+            Fault::WrongSignature => "wrong_signature",
+            Fault::TooLarge => "too_large",
+            Fault::OffFilter => "off_filter",
+            Fault::UnknownSubscription => "unknown_subscription",
+            Fault::Flood => "flood",
+            Fault::Hollow => "hollow",
+        }
+    }
+}
+
 /// Why a relay refuses something, read from words that no two relays choose alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Complaint {
@@ -186,6 +214,38 @@ pub enum Complaint {
 const MAX_READ: usize = 512;
 
 impl Complaint {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 11] = [
+        "rate_limited",
+        "too_many_subscriptions",
+        "too_many_filters",
+        "too_large",
+        "too_many_events",
+        "auth_required",
+        "restricted",
+        "unsupported",
+        "invalid",
+        "other",
+        "ours",
+    ];
+
+    /// A short, stable word for metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Complaint::RateLimited => "rate_limited",
+            Complaint::TooManySubscriptions => "too_many_subscriptions",
+            Complaint::TooManyFilters => "too_many_filters",
+            Complaint::TooLarge => "too_large",
+            Complaint::TooManyEvents => "too_many_events",
+            Complaint::AuthRequired => "auth_required",
+            Complaint::Restricted => "restricted",
+            Complaint::Unsupported => "unsupported",
+            Complaint::Invalid => "invalid",
+            Complaint::Other => "other",
+            Complaint::Ours => "ours",
+        }
+    }
+
     /// The prefix of NIP-01 where there is one, else words that relays are known to use.
     pub fn read(text: &str) -> Self {
         let text: String = text.chars().take(MAX_READ).collect();

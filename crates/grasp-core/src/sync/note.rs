@@ -21,6 +21,9 @@ pub enum Source {
 }
 
 impl Source {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 4] = ["direct", "live", "catchup", "daily"];
+
     /// A short, stable word for metrics.
     pub fn label(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ use testkit::{json, unsigned};
 
 use crate::child;
 use crate::support::*;
+use crate::tail::copy;
 
 const LOCK_FILE: &str = "ngit-grasp.lock";
 
@@ -51,6 +52,20 @@ fn what_must_not_return_is_remembered_after_a_reopen() {
     assert_eq!(put(&store, &repo(ALICE, 15, "x")), StoreOutcome::Deleted);
     assert_eq!(put(&store, &loser), StoreOutcome::Replaced);
     assert_eq!(put(&store, &note(BOB, 15, &[])), StoreOutcome::Vanished);
+}
+
+#[test]
+fn what_was_removed_is_gone_after_a_crash_and_may_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let (one, two) = (repo(ALICE, 10, "x"), note(BOB, 11, &[]));
+    put_all(&store, [&one, &two]);
+    store.remove(&[one.id]).unwrap();
+    assert_eq!(find(&store, json!({})), [two.id]);
+    let (_copied, path) = copy(&store);
+    let copied = Store::open(&path).unwrap();
+    assert_eq!(find(&copied, json!({})), [two.id]);
+    assert!(matches!(put(&copied, &one), StoreOutcome::Stored(_)));
 }
 
 #[test]

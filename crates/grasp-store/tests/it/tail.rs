@@ -192,7 +192,7 @@ impl Mortal {
 }
 
 /// What is on disk at this moment, as a store of its own.
-fn copy(store: &Store) -> (TempDir, PathBuf) {
+pub fn copy(store: &Store) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (backup, path) = (dir.path().join("backup"), dir.path().join("store"));
     store.backup(&backup, &[]).unwrap();

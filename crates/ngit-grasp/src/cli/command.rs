@@ -114,6 +114,17 @@ pub fn command() -> Command {
                 .arg(file("What to read; standard input if not given")),
         )
         .subcommand(
+            Command::new("purge")
+                .about("Remove what the lists of repositories and authors do not take any more; the server must be stopped")
+                .arg(
+                    Arg::new("yes")
+                        .long("yes")
+                        .action(ArgAction::SetTrue)
+                        .help("Really remove it: without this, only what would go is shown"),
+                )
+                .arg(json()),
+        )
+        .subcommand(
             Command::new("completions")
                 .about("Print a script that completes commands and settings in a shell")
                 .arg(

@@ -246,17 +246,17 @@ settings! {
         /// How much is logged: one level, or a level for each module.
         NGIT_LOG_LEVEL => log_level: LogFilter = "info";
 
-        /// Serve counters for Prometheus at /metrics.
+        /// Serve counters for Prometheus at /metrics. Those that name other relays and git servers
+        /// are shown to the operator alone, as at /status.
         NGIT_METRICS_ENABLED => metrics_enabled: bool = "true";
 
         /// Tell at /status and /api/status how the server stands: a summary to everybody, and to
-        /// the operator all of it, with the addresses of other relays and git servers. The
-        /// operator is whoever asks on this machine, as `ngit-grasp status` does, or has the token.
+        /// the operator all of it, with the addresses of other relays and git servers.
         NGIT_STATUS_ENABLED => status_enabled: bool = "true";
 
-        /// What an operator elsewhere shows at /status/details to see everything: the password
-        /// that the browser asks for, with any user name, or a bearer token. At least 16
-        /// characters. Without it only this machine sees everything.
+        /// What the operator shows at /status/details to see everything: the password that the
+        /// browser asks for, with any user name, or a bearer token. At least 16 characters. Without
+        /// it whoever asks from this machine sees everything, unless a proxy on it is trusted.
         NGIT_STATUS_TOKEN => status_token: Option<Secret> = "";
     }
 

@@ -68,7 +68,7 @@ impl Desk {
             return Ok(());
         };
         let freed = ready.drop_old()?.freed;
-        self.metrics.pruned_bytes.inc_by(freed);
+        self.metrics.git.pruned_bytes.inc_by(freed);
         tracing::info!(%repo, freed, "objects that nobody needs dropped");
         Ok(())
     }

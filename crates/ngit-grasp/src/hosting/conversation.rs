@@ -3,12 +3,12 @@
 
 use grasp_core::event::{Event, Kind};
 use grasp_core::{EventId, Facts, Filter, Pubkey, RepoId, Timestamp, nip34};
-use grasp_store::{Budget, Completeness, Found, Progress, Query, Store, StoreError, Want};
+use grasp_store::{Budget, Found, Progress, Query, Store, StoreError, Want};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Issues, patches and pull requests that are looked at, the newest first: 20 us each to read.
 const MOST_ROOTS: usize = 500;
-/// Words on them that are looked at: 20 ms in all.
+/// Words on them that are looked at, of maintainers and of others: 20 ms each.
 const MOST_WORDS: usize = 1_000;
 /// Slices of a millisecond for one question; comments name the repository, too.
 const MOST_SLICES: usize = 50;
@@ -21,9 +21,18 @@ pub struct Conversation {
     pub issues: usize,
     /// Patches that begin a series, and pull requests.
     pub proposals: usize,
-    /// There are more than were looked at.
-    pub at_least: bool,
+    pub completeness: Completeness,
     pub last: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Completeness {
+    #[default]
+    Whole,
+    /// There are more than were looked at.
+    AtLeast,
+    /// There are more words on them than were looked at: some may be closed.
+    About,
 }
 
 struct Root {
@@ -40,11 +49,10 @@ impl Conversation {
         store: &Store,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        let address = repo.address(Kind::ANNOUNCEMENT);
-        let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
+        let addresses = addresses(repo, maintainers);
         let naming = |kinds: Option<Vec<Kind>>| Filter {
             kinds,
-            tags: vec![(b'a', vec![address.clone()])],
+            tags: vec![(b'a', addresses.clone())],
             ..Filter::default()
         };
         let mut last = None;
@@ -67,10 +75,22 @@ impl Conversation {
         Ok(Self {
             issues: open(true),
             proposals: open(false),
-            at_least: !(all && judged),
+            completeness: match (all, judged) {
+                (_, false) => Completeness::About,
+                (false, true) => Completeness::AtLeast,
+                (true, true) => Completeness::Whole,
+            },
             last,
         })
     }
+}
+
+/// Its own, and those of the repositories of its other maintainers: they are one project.
+fn addresses(repo: &RepoId, maintainers: &[Pubkey]) -> Vec<String> {
+    let others = maintainers.iter().filter(|key| **key != repo.owner);
+    let owners = std::iter::once(&repo.owner).chain(others);
+    let address = |owner: &Pubkey| format!("{}:{owner}:{}", Kind::ANNOUNCEMENT.0, repo.identifier);
+    owners.map(address).collect()
 }
 
 impl Root {
@@ -86,7 +106,8 @@ impl Root {
     }
 }
 
-/// The newest word on each root counts, if it is by somebody who may say so.
+/// The newest word on each root counts, if it is by somebody who may say so. Maintainers are asked
+/// apart: nobody can bury what they said. False if there were too many words.
 fn judge(
     roots: &mut FxHashMap<EventId, Root>,
     maintainers: &[Pubkey],
@@ -94,21 +115,27 @@ fn judge(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let mut authors: Vec<Pubkey> = roots.values().map(|root| root.author).collect();
-    authors.extend(maintainers);
+    authors.retain(|author| !maintainers.contains(author));
     authors.sort_unstable();
     authors.dedup();
     let mut ids: Vec<String> = roots.keys().map(ToString::to_string).collect();
     ids.sort_unstable();
-    let filter = Filter {
-        authors: Some(authors),
-        kinds: Some((OPEN.0..=DRAFT.0).map(Kind).collect()),
-        tags: vec![(b'e', ids)],
-        ..Filter::default()
-    };
     let mut words = Vec::new();
-    let all = look(store, filter, MOST_WORDS, now, |id, _| words.push(id))?;
+    let mut all = true;
+    for speakers in [maintainers.to_vec(), authors] {
+        let filter = Filter {
+            authors: Some(speakers),
+            kinds: Some((OPEN.0..=DRAFT.0).map(Kind).collect()),
+            tags: vec![(b'e', ids.clone())],
+            ..Filter::default()
+        };
+        all &= look(store, filter, MOST_WORDS, now, |id, at| {
+            words.push((at, id))
+        })?;
+    }
+    words.sort_unstable_by_key(|(at, id)| (std::cmp::Reverse(*at), *id));
     let mut settled = FxHashSet::default();
-    for word in words.iter().filter_map(|id| store.event(id)) {
+    for word in words.iter().filter_map(|(_, id)| store.event(id)) {
         let Some(id) = spoken_of(&word) else {
             continue;
         };
@@ -145,7 +172,7 @@ fn look(
         let seen = |found: Found<'_>| visit(found.id, found.created_at);
         match store.advance(&mut query, Budget::SLICE, now, seen)? {
             Progress::More => {}
-            Progress::Done => return Ok(query.completeness() != Completeness::More),
+            Progress::Done => return Ok(query.completeness() != grasp_store::Completeness::More),
         }
     }
     Ok(false)
@@ -194,11 +221,14 @@ mod tests {
             self.say(by, kind, &[&["e", root, "", "root"]]);
         }
 
-        fn count(&self) -> (usize, usize) {
-            let maintainers = [self.owner.pubkey()];
+        fn told(&self, maintainers: &[Pubkey]) -> Conversation {
             let now = Timestamp(self.now);
-            let told = Conversation::of(&self.repo, &maintainers, &self.store, now).unwrap();
-            assert!(!told.at_least);
+            Conversation::of(&self.repo, maintainers, &self.store, now).unwrap()
+        }
+
+        fn count(&self) -> (usize, usize) {
+            let told = self.told(&[self.owner.pubkey()]);
+            assert_eq!(told.completeness, Completeness::Whole);
             (told.issues, told.proposals)
         }
     }
@@ -246,5 +276,44 @@ mod tests {
             &[&["a", &address], &["e", &first, "", "reply"]],
         );
         assert_eq!(stage.count(), (0, 1));
+    }
+
+    /// Whoever opened one issue may speak of it as often as he likes.
+    #[test]
+    fn nobody_buries_what_a_maintainer_said() {
+        let mut stage = Stage::new();
+        let (owner, user, loud) = (stage.owner.clone(), Author::new(2), Author::new(3));
+        let closed = stage.root(&user, 1621);
+        stage.word(&owner, 1632, &closed);
+        let own = stage.root(&loud, 1621);
+        for _ in 0..=MOST_WORDS {
+            stage.word(&loud, 1630, &own);
+        }
+        let told = stage.told(&[owner.pubkey()]);
+        assert_eq!((told.issues, told.proposals), (1, 0));
+        assert_eq!(told.completeness, Completeness::About);
+    }
+
+    #[test]
+    fn what_is_sent_to_another_maintainer_is_of_the_same_project() {
+        let mut stage = Stage::new();
+        let (owner, second, user) = (stage.owner.clone(), Author::new(4), Author::new(2));
+        let address = format!("30617:{}:a", second.pubkey());
+        stage.say(&user, 1621, &[&["a", &address]]);
+        assert_eq!(stage.count(), (0, 0));
+        let told = stage.told(&[owner.pubkey(), second.pubkey()]);
+        assert_eq!(told.issues, 1);
+    }
+
+    #[test]
+    fn more_than_are_looked_at_are_told_as_such() {
+        let mut stage = Stage::new();
+        let user = Author::new(2);
+        for _ in 0..=MOST_ROOTS {
+            stage.root(&user, 1621);
+        }
+        let told = stage.told(&[stage.owner.pubkey()]);
+        assert_eq!(told.issues, MOST_ROOTS);
+        assert_eq!(told.completeness, Completeness::AtLeast);
     }
 }

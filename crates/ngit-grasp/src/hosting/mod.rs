@@ -125,6 +125,37 @@ impl Repositories {
         Ok(found)
     }
 
+    /// Those that were put aside, too.
+    pub fn list_all(&self) -> std::io::Result<Vec<RepoId>> {
+        let mut found = self.list()?;
+        for (owner, folder) in folders(&self.root.join(RETIRED)).unwrap_or_default() {
+            let Ok(owner) = Pubkey::from_npub(&owner) else {
+                continue;
+            };
+            for (name, _) in folders(&folder)? {
+                let identifier =
+                    retired_name(&name).and_then(|(name, _)| Identifier::from_directory(name));
+                found.extend(identifier.map(|identifier| RepoId::new(owner, identifier)));
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// With what was put aside of it. The server must be stopped.
+    pub fn remove_for_good(&self, repo: &RepoId) -> Result<(), GitError> {
+        Repo::remove(&self.dir(repo))?;
+        let folder = self.root.join(RETIRED).join(repo.owner.npub());
+        let name = repo.identifier.directory();
+        for (found, dir) in folders(&folder).unwrap_or_default() {
+            if retired_name(&found).is_some_and(|(found, _)| found == name) {
+                Repo::remove(&dir)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Bytes of all repositories of one owner.
     pub fn size_of_owner(&self, owner: &Pubkey) -> Result<u64, GitError> {
         let folder = self.root.join(owner.npub());
@@ -220,14 +251,18 @@ impl Repositories {
                 tracing::warn!(%error, "clearing half-removed repositories failed");
             }
             for (name, dir) in folders(&folder)? {
-                let number = name
-                    .strip_suffix(SUFFIX)
-                    .and_then(|name| name.rsplit_once('.')?.1.parse().ok());
+                let number = retired_name(&name).map(|(_, number)| number);
                 found.extend(number.map(|at| Retired { at, dir }));
             }
         }
         Ok(found)
     }
+}
+
+/// The name and the number of a repository that was put aside.
+fn retired_name(folder: &str) -> Option<(&str, u64)> {
+    let (name, number) = folder.strip_suffix(SUFFIX)?.rsplit_once('.')?;
+    Some((name, number.parse().ok()?))
 }
 
 fn unix_seconds() -> u64 {

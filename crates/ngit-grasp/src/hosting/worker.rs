@@ -91,12 +91,12 @@ impl Worker {
             let outcome = self.perform(&repo, &task).map_err(|error| {
                 if !error.is_busy() {
                     tracing::warn!(%repo, %error, task = name, "work on a repository failed");
-                    self.metrics.git_failures.inc();
+                    self.metrics.git.failures.inc();
                 }
                 Failed
             });
             let took = started.elapsed().as_secs_f64();
-            self.metrics.git_task(name, took);
+            self.metrics.git.task(name, took);
             crash::after(name);
             self.driver.git(job, outcome);
         }
@@ -107,13 +107,13 @@ impl Worker {
     /// What stays takes room and harms nobody: the look goes on.
     fn clear_leftovers(&self, repo: &RepoId) {
         match self.repositories.clear_leftovers(repo) {
-            Ok(true) => self.metrics.leftovers.inc(),
+            Ok(true) => self.metrics.git.leftovers.inc(),
             Ok(false) => {}
             // The look itself says so.
             Err(error) if error.is_not_found() => {}
             Err(error) => {
                 tracing::warn!(%repo, %error, "leftovers of a killed process stay");
-                self.metrics.git_failures.inc();
+                self.metrics.git.failures.inc();
             }
         }
     }
@@ -134,6 +134,22 @@ impl Worker {
         }
     }
 }
+
+/// All that `name` says.
+pub const NAMES: [&str; 12] = [
+    "create",
+    "remove",
+    "remove_empty",
+    "retire",
+    "probe",
+    "share",
+    "apply",
+    "set_tips",
+    "look",
+    "prepare_prune",
+    "prune",
+    "drop_prune",
+];
 
 fn name(task: &GitTask) -> &'static str {
     match task {
@@ -175,8 +191,8 @@ mod tests {
         for thread in threads {
             thread.join().unwrap();
         }
-        assert_eq!(metrics.git_failures.get(), 1);
-        assert_eq!(metrics.leftovers.get(), 0);
+        assert_eq!(metrics.git.failures.get(), 1);
+        assert_eq!(metrics.git.leftovers.get(), 0);
         drop(inbox);
     }
 }

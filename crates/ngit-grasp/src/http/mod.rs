@@ -23,13 +23,16 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
-use grasp_core::{MaintainerRule, Pubkey, RepoId};
+use grasp_core::id::to_hex;
+use grasp_core::{MaintainerRule, RepoId};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tower::ServiceExt as _;
 
 use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
 use self::git::{Client, Endpoint, GitSite, Route};
+use self::operator::Operator;
 pub use self::server::Server;
 use self::status::StatusSite;
 use crate::clock::unix_now;
@@ -37,10 +40,11 @@ use crate::config::Config;
 use crate::driver;
 use crate::hosting::conversation::Conversation;
 use crate::hosting::overview::Overview;
+use crate::identity::Identity;
 use crate::phase::{Phase, reached};
 use crate::relay::Relay;
 use crate::relay::connection::{Connection, Peer};
-use crate::status::Lookout;
+use crate::status::{Audience, Lookout};
 use crate::web;
 
 /// A page is made without what the core knows rather than late.
@@ -61,14 +65,15 @@ pub struct Site {
     driver: driver::Handle,
     rule: MaintainerRule,
     metrics_enabled: bool,
+    operator: Operator,
     /// `None` when the operator does not want it told.
-    status: Option<StatusSite>,
+    status: Option<Arc<StatusSite>>,
 }
 
 impl Site {
     pub fn new(
         config: &Config,
-        owner: Pubkey,
+        identity: &Identity,
         instance: &str,
         relay: Arc<Relay>,
         git: Arc<GitSite>,
@@ -76,6 +81,7 @@ impl Site {
         lookout: Arc<Lookout>,
     ) -> Self {
         let limits = &relay.limits;
+        let owner = identity.pubkey;
         let support = web::Support {
             nips: nip11::SUPPORTED_NIPS,
             grasps: nip11::SUPPORTED_GRASPS,
@@ -91,12 +97,25 @@ impl Site {
             driver,
             rule: config.maintainer_rule,
             metrics_enabled: config.metrics_enabled,
+            operator: Operator::new(config, identity.pass()),
             status: config
                 .status_enabled
-                .then(|| StatusSite::new(config, lookout)),
+                .then(|| Arc::new(StatusSite::new(config, lookout))),
             relay,
             git,
         }
+    }
+
+    /// Where a request comes from, and the same again if limits per address hold there.
+    fn counted(&self, transport: &Transport, headers: &HeaderMap) -> (IpAddr, Option<IpAddr>) {
+        let ip = self.client_ip.of(transport.peer.ip(), headers);
+        (ip, self.limited(ip))
+    }
+
+    /// Not this machine, and not a proxy that does not say whom it speaks for.
+    fn limited(&self, ip: IpAddr) -> Option<IpAddr> {
+        let exempt = ip.to_canonical().is_loopback() || self.client_ip.is_trusted(ip);
+        (!exempt).then_some(ip)
     }
 }
 
@@ -120,6 +139,7 @@ fn router(site: Arc<Site>) -> Router {
         .route("/status/events", get(status::events))
         .route("/status/details", get(status::details))
         .route("/status/details/events", get(status::detailed_events))
+        .route("/status/details/json", get(status::detailed_json))
         .route("/api/status", get(status::json))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -220,24 +240,21 @@ fn websocket(
     headers: &HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response<Body> {
-    let ip = site.client_ip.of(transport.peer.ip(), headers);
+    let (ip, counted) = site.counted(transport, headers);
     // A direct peer was counted when it connected; behind a proxy the address is known only now.
-    let behind_proxy = ip != transport.peer.ip();
-    let exempt = is_exempt(ip) || site.client_ip.is_trusted(ip);
-    let seat = if behind_proxy && !exempt {
-        match site.gate.seat(ip) {
+    let seat = match counted.filter(|ip| *ip != transport.peer.ip()) {
+        None => None,
+        Some(ip) => match site.gate.seat(ip) {
             Some(seat) => Some(seat),
             None => {
                 site.relay.metrics.connection_refused("per_ip");
                 return too_many_from(&site);
             }
-        }
-    } else {
-        None
+        },
     };
     let peer = Peer {
         ip: gate::network(ip),
-        exempt,
+        exempt: counted.is_none(),
     };
     let counted = (transport.clone(), seat);
     // Twice the limit reaches us, so that most large messages get an answer and not a cut.
@@ -268,11 +285,6 @@ fn too_many_from(site: &Site) -> Response<Body> {
         .into_response()
 }
 
-/// The machine itself has no limits per address.
-fn is_exempt(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
-}
-
 /// Other protocols that a client offers to change to (`h2c`) may be ignored.
 fn wants_websocket(headers: &HeaderMap) -> bool {
     let offers = headers
@@ -297,23 +309,36 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
         })
 }
 
-async fn style() -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
-        (header::CACHE_CONTROL, "public, max-age=3600"),
-    ];
-    (headers, web::STYLE)
+async fn style(headers: HeaderMap) -> Response<Body> {
+    asset(&headers, "text/css; charset=utf-8", web::STYLE)
 }
 
-async fn script() -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
-        (header::CACHE_CONTROL, "public, max-age=3600"),
-    ];
-    (headers, web::SCRIPT)
+async fn script(headers: HeaderMap) -> Response<Body> {
+    asset(&headers, "text/javascript; charset=utf-8", web::SCRIPT)
 }
 
-async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
+/// Asked for anew every time, and sent when it has changed: a new page never runs an old script.
+fn asset(asked: &HeaderMap, kind: &'static str, text: &'static str) -> Response<Body> {
+    let digest: [u8; 32] = Sha256::digest(text).into();
+    let tag = format!("\"{}\"", to_hex(&digest));
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::ETAG, &tag),
+    ];
+    let known = asked.get(header::IF_NONE_MATCH);
+    match known.is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        true => (StatusCode::NOT_MODIFIED, headers).into_response(),
+        false => (headers, text).into_response(),
+    }
+}
+
+/// To the operator everything, to others what names nobody.
+async fn metrics(
+    State(site): State<Arc<Site>>,
+    Extension(transport): Extension<Transport>,
+    headers: HeaderMap,
+) -> Response<Body> {
     if !site.metrics_enabled {
         return not_found().await.into_response();
     }
@@ -321,7 +346,12 @@ async fn metrics(State(site): State<Arc<Site>>) -> Response<Body> {
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     )];
-    (kind, site.relay.metrics.render()).into_response()
+    let metrics = &site.relay.metrics;
+    let text = match site.operator.audience(transport.peer.ip(), &headers) {
+        Audience::Operator => metrics.render(),
+        Audience::Public => metrics.summary(),
+    };
+    (kind, text).into_response()
 }
 
 /// Ready while the store answers and nobody asked us to stop.
@@ -345,10 +375,9 @@ async fn repository(
     let Some(route) = Route::parse(request.uri().path()) else {
         return not_found().await.into_response();
     };
-    let ip = site.client_ip.of(transport.peer.ip(), request.headers());
-    let exempt = is_exempt(ip) || site.client_ip.is_trusted(ip);
+    let (_, counted) = site.counted(&transport, request.headers());
     let client = Client {
-        network: (!exempt).then(|| gate::network(ip)),
+        network: counted.map(gate::network),
     };
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if route.endpoint == Endpoint::Page && is_read {
@@ -357,9 +386,10 @@ async fn repository(
     site.git.serve(route, client, request).await
 }
 
-/// Reads the store and the disk on a thread that may wait for them.
+/// Reads the store and the disk on a thread that may wait for them. The place is kept until that
+/// is done, also if nobody waits for the page any more.
 async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {
-    let _turn = match site.git.look(&repo, client) {
+    let turn = match site.git.look(&repo, client) {
         Ok(turn) => turn,
         Err(busy) => return busy.into_response(),
     };
@@ -367,6 +397,7 @@ async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {
     let sync = tokio::time::timeout(SYNC_PATIENCE, asked).await;
     let sync = sync.ok().and_then(Result::ok);
     let rendered = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let opened = site.git.repositories.open(&repo)?;
         let (store, now) = (&*site.relay.store, unix_now());
         let overview = Overview::of(&repo, store, &site.relay.service, site.rule);

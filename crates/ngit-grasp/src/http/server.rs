@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::gate::{Full, Slot};
 use super::patient::Patient;
-use super::{Site, Transport, is_exempt, respond, router};
+use super::{Site, Transport, respond, router};
 use crate::config::Config;
 use crate::phase::{Phase, reached};
 
@@ -103,9 +103,7 @@ impl Accept {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        let ip = peer.ip();
-        let counted = (!is_exempt(ip) && !self.site.client_ip.is_trusted(ip)).then_some(ip);
-        match self.site.gate.enter(counted) {
+        match self.site.gate.enter(self.site.limited(peer.ip())) {
             Ok(slot) => {
                 tokio::spawn(self.clone().serve(stream, peer, slot));
             }

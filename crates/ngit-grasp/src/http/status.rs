@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::extract::FromRequestParts;
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse};
@@ -16,8 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::gate::{Gate, Slot};
-use super::operator::Operator;
-use super::{Site, Transport, is_exempt, not_found};
+use super::{Site, Transport, not_found};
 use crate::config::Config;
 use crate::phase::{Phase, reached};
 use crate::status::{Audience, Lookout};
@@ -39,8 +39,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self';
                       form-action 'none'; frame-ancestors 'none'";
 
 pub(super) struct StatusSite {
-    pub(super) lookout: Arc<Lookout>,
-    operator: Operator,
+    lookout: Arc<Lookout>,
     strangers: Arc<Gate>,
     operators: Arc<Gate>,
     name: String,
@@ -50,7 +49,6 @@ impl StatusSite {
     pub(super) fn new(config: &Config, lookout: Arc<Lookout>) -> Self {
         Self {
             lookout,
-            operator: Operator::new(config),
             strangers: Gate::new(MOST, MOST_PER_ADDRESS),
             operators: Gate::new(MOST_OPERATORS, MOST_OPERATORS),
             name: config.relay_name.clone(),
@@ -66,60 +64,77 @@ impl StatusSite {
     }
 }
 
-/// Everything that one request needs: whom it is from, and what there is to tell.
-struct Visit<'s> {
-    status: &'s StatusSite,
+/// A request, if anything is told here: whom it is from, and what there is to tell.
+pub(super) struct Visit {
+    site: Arc<Site>,
+    status: Arc<StatusSite>,
     audience: Audience,
+    /// Whose streams are counted; those of this machine and of proxies are not.
+    counted: Option<IpAddr>,
 }
 
-impl<'s> Visit<'s> {
-    /// `None` when the operator does not want anything told.
-    fn of(site: &'s Site, transport: &Transport, headers: &HeaderMap) -> Option<Self> {
-        let status = site.status.as_ref()?;
-        let audience = status.operator.audience(transport.peer.ip(), headers);
-        Some(Self { status, audience })
-    }
+impl FromRequestParts<Arc<Site>> for Visit {
+    type Rejection = Response<Body>;
 
-    /// What an address that tells everything says to others.
-    fn turn_away(&self) -> Response<Body> {
-        if !self.status.operator.has_token() {
-            return (StatusCode::FORBIDDEN, Html(web::not_told())).into_response();
-        }
-        let ask = [(
-            header::WWW_AUTHENTICATE,
-            r#"Basic realm="the operator's token is the password", charset="UTF-8""#,
-        )];
-        (StatusCode::UNAUTHORIZED, ask, Html(web::not_told())).into_response()
+    async fn from_request_parts(
+        parts: &mut Parts,
+        site: &Arc<Site>,
+    ) -> Result<Self, Self::Rejection> {
+        let (Some(status), Some(transport)) = (&site.status, parts.extensions.get::<Transport>())
+        else {
+            return Err(not_found().await.into_response());
+        };
+        Ok(Self {
+            status: Arc::clone(status),
+            audience: site.operator.audience(transport.peer.ip(), &parts.headers),
+            counted: site.counted(transport, &parts.headers).1,
+            site: Arc::clone(site),
+        })
     }
+}
+
+/// One of the operator; others are turned away.
+pub(super) struct OperatorVisit(Visit);
+
+impl FromRequestParts<Arc<Site>> for OperatorVisit {
+    type Rejection = Response<Body>;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        site: &Arc<Site>,
+    ) -> Result<Self, Self::Rejection> {
+        let visit = Visit::from_request_parts(parts, site).await?;
+        match visit.audience {
+            Audience::Operator => Ok(Self(visit)),
+            Audience::Public => Err(turn_away(site.operator.has_token())),
+        }
+    }
+}
+
+/// A browser that is asked shows its user a field for the token.
+fn turn_away(has_token: bool) -> Response<Body> {
+    if !has_token {
+        return (StatusCode::FORBIDDEN, Html(web::not_told())).into_response();
+    }
+    let ask = [(
+        header::WWW_AUTHENTICATE,
+        r#"Basic realm="the operator's token is the password", charset="UTF-8""#,
+    )];
+    (StatusCode::UNAUTHORIZED, ask, Html(web::not_told())).into_response()
 }
 
 /// On this machine everything, elsewhere the summary.
-pub(super) async fn page(
-    State(site): State<Arc<Site>>,
-    Extension(transport): Extension<Transport>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    match Visit::of(&site, &transport, &headers) {
-        Some(visit) => tell(&visit).await,
-        None => not_found().await.into_response(),
-    }
+pub(super) async fn page(visit: Visit) -> Response<Body> {
+    tell(&visit).await
 }
 
 /// Everything, or a question for the token.
-pub(super) async fn details(
-    State(site): State<Arc<Site>>,
-    Extension(transport): Extension<Transport>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    match Visit::of(&site, &transport, &headers) {
-        Some(visit) if visit.audience == Audience::Operator => tell(&visit).await,
-        Some(visit) => visit.turn_away(),
-        None => not_found().await.into_response(),
-    }
+pub(super) async fn details(OperatorVisit(visit): OperatorVisit) -> Response<Body> {
+    tell(&visit).await
 }
 
-async fn tell(visit: &Visit<'_>) -> Response<Body> {
-    let Some(snapshot) = visit.status.lookout.snapshot().await else {
+async fn tell(visit: &Visit) -> Response<Body> {
+    let Some(snapshot) = visit.status.lookout.snapshot(visit.audience).await else {
         return no_answer();
     };
     let page = web::status_page(&visit.status.name, &snapshot, visit.audience);
@@ -130,25 +145,25 @@ async fn tell(visit: &Visit<'_>) -> Response<Body> {
     (headers, Html(page)).into_response()
 }
 
-pub(super) async fn json(
-    State(site): State<Arc<Site>>,
-    Extension(transport): Extension<Transport>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    let Some(visit) = Visit::of(&site, &transport, &headers) else {
-        return not_found().await.into_response();
+/// As `page`, for programs.
+pub(super) async fn json(visit: Visit) -> Response<Body> {
+    tell_json(&visit).await
+}
+
+/// As `details`, for programs.
+pub(super) async fn detailed_json(OperatorVisit(visit): OperatorVisit) -> Response<Body> {
+    tell_json(&visit).await
+}
+
+async fn tell_json(visit: &Visit) -> Response<Body> {
+    let Some(snapshot) = visit.status.lookout.snapshot(visit.audience).await else {
+        return no_answer();
     };
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    match visit.status.lookout.snapshot().await {
-        Some(snapshot) => {
-            let json = snapshot.json(visit.audience);
-            (headers, json.to_string()).into_response()
-        }
-        None => no_answer(),
-    }
+    (headers, snapshot.json(visit.audience).to_string()).into_response()
 }
 
 fn no_answer() -> Response<Body> {
@@ -156,53 +171,27 @@ fn no_answer() -> Response<Body> {
 }
 
 /// The summary, again and again.
-pub(super) async fn events(
-    State(site): State<Arc<Site>>,
-    Extension(transport): Extension<Transport>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    match Visit::of(&site, &transport, &headers) {
-        Some(_) => follow(&site, &transport, &headers, Audience::Public),
-        None => not_found().await.into_response(),
-    }
+pub(super) async fn events(visit: Visit) -> Response<Body> {
+    follow(&visit, Audience::Public)
 }
 
 /// Everything, again and again.
-pub(super) async fn detailed_events(
-    State(site): State<Arc<Site>>,
-    Extension(transport): Extension<Transport>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    match Visit::of(&site, &transport, &headers) {
-        Some(visit) if visit.audience == Audience::Operator => {
-            follow(&site, &transport, &headers, Audience::Operator)
-        }
-        Some(visit) => visit.turn_away(),
-        None => not_found().await.into_response(),
-    }
+pub(super) async fn detailed_events(OperatorVisit(visit): OperatorVisit) -> Response<Body> {
+    follow(&visit, Audience::Operator)
 }
 
-fn follow(
-    site: &Arc<Site>,
-    transport: &Transport,
-    headers: &HeaderMap,
-    audience: Audience,
-) -> Response<Body> {
-    let Some(status) = &site.status else {
-        return no_answer();
-    };
-    let ip = site.client_ip.of(transport.peer.ip(), headers);
-    let Some(slot) = status.listen(audience, (!is_exempt(ip)).then_some(ip)) else {
+fn follow(visit: &Visit, audience: Audience) -> Response<Body> {
+    let Some(slot) = visit.status.listen(audience, visit.counted) else {
         let later = [(header::RETRY_AFTER, "60")];
         let text = "too many are watching, try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
     };
     let updates = Updates {
-        lookout: Arc::clone(&status.lookout),
+        lookout: Arc::clone(&visit.status.lookout),
         audience,
         ticks: ticks(),
         until: Instant::now() + LONGEST,
-        phase: site.relay.phase.clone(),
+        phase: visit.site.relay.phase.clone(),
         _slot: slot,
     };
     let mut response = Sse::new(updates.stream()).into_response();
@@ -248,7 +237,7 @@ impl Updates {
         }
         let snapshot = tokio::select! {
             () = reached(&mut self.phase, Phase::Stopping) => return None,
-            snapshot = self.lookout.snapshot() => snapshot,
+            snapshot = self.lookout.snapshot(self.audience) => snapshot,
         };
         Some(match snapshot {
             Some(snapshot) => {
@@ -257,7 +246,7 @@ impl Updates {
                 let line = serde_json::to_string(&*html).unwrap_or_default();
                 Event::default().event("status").data(line)
             }
-            None => Event::default().comment("no answer"),
+            None => Event::default().event("silence").data(""),
         })
     }
 }

@@ -184,14 +184,14 @@ impl Checker {
         let id = event.id();
         // A store that cannot say lets the event through: the writer will know.
         if self.store.contains(&id).unwrap_or(false) {
-            self.metrics.events_duplicate.inc();
+            self.metrics.relay.events_duplicate.inc();
             reply.send(id, Word::Answer(Answer::Duplicate));
             return None;
         }
         match event.verify(signature::is_valid) {
             Ok(event) => Some((Arc::new(event), reply)),
             Err(error) => {
-                self.metrics.refused("signature");
+                self.metrics.relay.refused("signature");
                 reply.send(id, Word::Unverifiable(error));
                 None
             }

@@ -10,7 +10,7 @@ use grasp_core::hunt::status::{DomainHunt, HuntTotals};
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use rustc_hash::FxHashMap;
 
-use super::{Maker, number};
+use super::{Closed, Label, Maker, SECONDS, number};
 
 /// Domains with a label of their own.
 const MAX_LABELS: usize = 100;
@@ -18,10 +18,6 @@ const MAX_LABELS: usize = 100;
 const LABEL_FOR: Duration = Duration::from_secs(60 * 60);
 /// All other domains.
 const OTHER: &str = "other";
-/// From an answer at once to the longest that a fetch may take.
-const SECONDS: [f64; 12] = [
-    0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
-];
 
 pub struct HuntMetrics {
     queue_size: IntGauge,
@@ -32,11 +28,11 @@ pub struct HuntMetrics {
     in_flight: IntGauge,
     in_line: IntGauge,
     missing: IntGauge,
-    fetches: IntCounterVec,
+    fetches: Closed<IntCounterVec>,
     received_bytes: IntCounter,
     fetch_seconds: Histogram,
     resting: IntGauge,
-    rests: IntCounterVec,
+    rests: Closed<IntCounterVec>,
     throttled: IntCounter,
     paused: IntGauge,
     /// Domains with labels, and when each was asked last.
@@ -58,15 +54,15 @@ impl HuntMetrics {
                 "ngit_purgatory_sync_oids_fetched_total",
                 "Wanted objects that other servers had",
             )?,
-            domain_in_flight: make.gauges(
+            domain_in_flight: make.open_gauges(
                 "ngit_purgatory_domain_in_flight",
                 "Fetches under way, by the server's host and port",
-                &["domain"],
+                &[Label::open("domain")],
             )?,
-            domain_requests: make.counters(
+            domain_requests: make.open_counters(
                 "ngit_purgatory_domain_requests_total",
                 "Fetches that ended, by the server's host and port",
-                &["domain"],
+                &[Label::open("domain")],
             )?,
             in_flight: make.gauge("ngit_hunt_in_flight", "Fetches under way")?,
             in_line: make.gauge(
@@ -77,7 +73,7 @@ impl HuntMetrics {
             fetches: make.counters(
                 "ngit_hunt_fetches_total",
                 "Fetches from other servers, by how they ended",
-                &["end"],
+                Label::closed("end", &FetchEnd::LABELS),
             )?,
             received_bytes: make.counter(
                 "ngit_hunt_received_bytes_total",
@@ -95,7 +91,7 @@ impl HuntMetrics {
             rests: make.counters(
                 "ngit_hunt_rests_total",
                 "Times that a git server was left alone, by reason",
-                &["why"],
+                Label::closed("why", &FetchEnd::LABELS),
             )?,
             throttled: make.counter(
                 "ngit_hunt_throttled_total",
@@ -119,14 +115,14 @@ impl HuntMetrics {
     pub fn fetched(&self, from: &Domain, fetch: &Ended, now: Instant) {
         let label = self.label(from.as_str(), now);
         self.domain_requests.with_label_values(&[label]).inc();
-        self.fetches.with_label_values(&[fetch.end.label()]).inc();
+        self.fetches.at(fetch.end.label()).inc();
         self.oids_fetched.inc_by(fetch.got as u64);
         self.received_bytes.inc_by(fetch.bytes);
         self.fetch_seconds.observe(fetch.took.as_secs_f64());
     }
 
     pub fn rests(&self, why: FetchEnd) {
-        self.rests.with_label_values(&[why.label()]).inc();
+        self.rests.at(why.label()).inc();
     }
 
     pub fn throttled(&self) {

@@ -1,11 +1,13 @@
 //! What the operator can watch of sync. Labels that are addresses of relays go when the relay
 //! does: there are never more than relays that are known.
 
+use grasp_core::sync::io::{Complaint, Fault};
 use grasp_core::sync::status::{RelayStatus, State};
 use grasp_core::sync::{Health, Source, Status};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{Maker, number};
+use super::{Closed, Label, Maker, number};
+use crate::status::Coverage;
 
 pub struct SyncMetrics {
     tracked: IntGauge,
@@ -15,24 +17,25 @@ pub struct SyncMetrics {
     remembered: IntGauge,
     live_items: IntGauge,
     not_live_items: IntGauge,
+    coverage: Gauge,
     relay_connected: IntGaugeVec,
     relay_status: IntGaugeVec,
     relay_failures: IntGaugeVec,
     attempts: IntCounterVec,
-    events: IntCounterVec,
+    events: Closed<IntCounterVec>,
     gaps: IntCounterVec,
-    misbehaviour: IntCounterVec,
-    refusals: IntCounterVec,
+    misbehaviour: Closed<IntCounterVec>,
+    refusals: Closed<IntCounterVec>,
     /// What came by websocket, unpacked from TLS and frames.
     pub received_bytes: IntCounter,
 }
 
 const SUCCESS: &str = "success";
 const FAILURE: &str = "failure";
-const SOURCES: [Source; 4] = [Source::Direct, Source::Live, Source::CatchUp, Source::Daily];
 
 impl SyncMetrics {
     pub(super) fn new(make: &Maker) -> Result<Self, prometheus::Error> {
+        let relay = [Label::open("relay")];
         let metrics = Self {
             tracked: make.gauge(
                 "ngit_sync_relays_tracked_total",
@@ -59,54 +62,59 @@ impl SyncMetrics {
                 "ngit_sync_not_live_items",
                 "Those that are compared now and then, because a relay has no room for them",
             )?,
-            relay_connected: make.gauges(
+            coverage: make.ratio(
+                "ngit_sync_coverage_ratio",
+                "How much is here of what other relays are known to have; 1 is all",
+            )?,
+            relay_connected: make.open_gauges(
                 "ngit_sync_relay_connected",
                 "1 while the relay is connected, else 0",
-                &["relay"],
+                &relay,
             )?,
-            relay_status: make.gauges(
+            relay_status: make.open_gauges(
                 "ngit_sync_relay_status",
                 "1 healthy, 2 degraded, 3 dead",
-                &["relay"],
+                &relay,
             )?,
-            relay_failures: make.gauges(
+            relay_failures: make.open_gauges(
                 "ngit_sync_relay_failures",
                 "Failed connections in a row",
-                &["relay"],
+                &relay,
             )?,
-            attempts: make.counters(
+            attempts: make.open_counters(
                 "ngit_sync_connection_attempts_total",
                 "Connections to other relays, by result",
-                &["relay", "result"],
+                &[
+                    Label::open("relay"),
+                    Label::closed("result", &[SUCCESS, FAILURE]),
+                ],
             )?,
             events: make.counters(
                 "ngit_sync_events_total",
                 "New events, by how they were found",
-                &["source"],
+                Label::closed("source", &Source::LABELS),
             )?,
-            gaps: make.counters(
+            gaps: make.open_counters(
                 "ngit_sync_gap_events_total",
                 "Events that should have come live and were found later",
-                &["relay"],
+                &relay,
             )?,
             misbehaviour: make.counters(
                 "ngit_sync_misbehaviour_total",
                 "Wrong things that other relays sent",
-                &["fault"],
+                Label::closed("fault", &Fault::LABELS),
             )?,
             refusals: make.counters(
                 "ngit_sync_refusals_total",
                 "Requests that other relays refused",
-                &["reason"],
+                Label::closed("reason", &Complaint::LABELS),
             )?,
             received_bytes: make.counter(
                 "ngit_sync_bytes_received_total",
                 "Bytes of the messages of other relays",
             )?,
         };
-        for source in SOURCES {
-            metrics.events.with_label_values(&[source.label()]);
-        }
+        metrics.coverage.set(ratio(Coverage::default()));
         Ok(metrics)
     }
 
@@ -116,7 +124,7 @@ impl SyncMetrics {
     }
 
     pub fn event(&self, source: Source) {
-        self.events.with_label_values(&[source.label()]).inc();
+        self.events.at(source.label()).inc();
     }
 
     pub fn gap(&self, relay: &str) {
@@ -124,11 +132,11 @@ impl SyncMetrics {
     }
 
     pub fn misbehaved(&self, fault: &'static str) {
-        self.misbehaviour.with_label_values(&[fault]).inc();
+        self.misbehaviour.at(fault).inc();
     }
 
     pub fn refused(&self, reason: &'static str) {
-        self.refusals.with_label_values(&[reason]).inc();
+        self.refusals.at(reason).inc();
     }
 
     pub fn show(&self, status: &Status) {
@@ -141,8 +149,9 @@ impl SyncMetrics {
         self.live_items.set(number(live));
         let not_live = status.relays.iter().map(|relay| relay.not_live);
         self.not_live_items.set(number(not_live.sum::<u64>()));
+        self.coverage.set(ratio(Coverage::of(&status.relays)));
         // What users bring is not told one by one.
-        let direct = self.events.with_label_values(&[Source::Direct.label()]);
+        let direct = self.events.at(Source::Direct.label());
         direct.inc_by(status.events.direct.saturating_sub(direct.get()));
         for relay in &status.relays {
             self.show_relay(relay);
@@ -150,7 +159,8 @@ impl SyncMetrics {
     }
 
     fn show_relay(&self, relay: &RelayStatus) {
-        let label = &[relay.url.as_str()];
+        let url = relay.url.as_str();
+        let label = &[url];
         let connected = matches!(relay.state, State::Syncing | State::Connected);
         let health = match relay.health.health {
             Health::Healthy => 1,
@@ -164,6 +174,11 @@ impl SyncMetrics {
         self.relay_failures
             .with_label_values(label)
             .set(i64::from(relay.health.failures));
+        // They begin with the relay: a counter that begins at one has not risen.
+        self.gaps.with_label_values(label);
+        for result in [SUCCESS, FAILURE] {
+            self.attempts.with_label_values(&[url, result]);
+        }
     }
 
     /// The relay is not known any more. What has no such label does not mind.
@@ -179,5 +194,24 @@ impl SyncMetrics {
         for result in [SUCCESS, FAILURE] {
             let _ = self.attempts.remove_label_values(&[relay, result]);
         }
+    }
+}
+
+/// All is here while nothing is wanted.
+fn ratio(coverage: Coverage) -> f64 {
+    match coverage.known {
+        0 => 1.0,
+        known => coverage.have as f64 / known as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_wants_nothing_has_all_of_it() {
+        assert_eq!(ratio(Coverage::default()), 1.0);
+        assert_eq!(ratio(Coverage { have: 1, known: 4 }), 0.25);
     }
 }

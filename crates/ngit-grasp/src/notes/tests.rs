@@ -213,6 +213,8 @@ fn labels_of_a_relay_that_is_gone_go_with_it() {
     let text = notes.metrics.render();
     for metric in [
         r#"ngit_sync_connection_attempts_total{relay="wss://a.example",result="success"} 1"#,
+        r#"ngit_sync_connection_attempts_total{relay="wss://a.example",result="failure"} 0"#,
+        r#"ngit_sync_gap_events_total{relay="wss://a.example"} 0"#,
         r#"ngit_sync_relay_connected{relay="wss://a.example"} 1"#,
         r#"ngit_sync_relay_status{relay="wss://a.example"} 1"#,
         r#"ngit_sync_relay_failures{relay="wss://a.example"} 0"#,

@@ -92,7 +92,7 @@ impl Connection {
                 .max(Duration::from_millis(10)),
         );
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        relay.metrics.connections.inc();
+        relay.metrics.relay.connections.inc();
         Self {
             id,
             peer,
@@ -185,11 +185,11 @@ impl Connection {
     fn on_text(&mut self, text: &str) {
         match message::parse(text, &self.relay.limits) {
             Ok(message) => {
-                self.relay.metrics.message(message.label());
+                self.relay.metrics.relay.message(message.label());
                 self.on_message(message);
             }
             Err(rejected) => {
-                self.relay.metrics.message("invalid");
+                self.relay.metrics.relay.message("invalid");
                 self.on_rejected(&rejected);
             }
         }
@@ -236,11 +236,11 @@ impl Connection {
     }
 
     fn on_event(&mut self, json: &str) {
-        self.relay.metrics.events_received.inc();
+        self.relay.metrics.relay.events_received.inc();
         let event = match Unverified::parse(json, &self.relay.limits) {
             Ok(event) => event,
             Err(error) => {
-                self.relay.metrics.refused("malformed");
+                self.relay.metrics.relay.refused("malformed");
                 return self.say(match message::claimed_id(json) {
                     Some(id) => message::ok_error(&id, &error),
                     None => message::notice(&error.to_string()),
@@ -249,7 +249,7 @@ impl Connection {
         };
         if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
             let refusal = Refusal::AddressRate(self.relay.limits.events_per_minute_per_ip);
-            self.relay.metrics.refused(refusal.label());
+            self.relay.metrics.relay.refused(refusal.label());
             return self.say(message::ok_text(&event.id(), false, &refusal.to_string()));
         }
         if event.claim().is_protected() {
@@ -439,7 +439,7 @@ impl Connection {
             End::Gone => (close_code::NORMAL, String::new()),
             End::Idle => (close_code::AWAY, "idle for too long".to_owned()),
             End::TooSlow => {
-                self.relay.metrics.slow_readers.inc();
+                self.relay.metrics.relay.slow_readers.inc();
                 (
                     close_code::POLICY,
                     "too slow: events were waiting and not read".to_owned(),
@@ -473,7 +473,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.relay.live.leave(self.id);
-        self.relay.metrics.connections.dec();
+        self.relay.metrics.relay.connections.dec();
     }
 }
 

@@ -149,7 +149,7 @@ impl Delivery {
         if let Some(reader) = self.connections.get_mut(&conn) {
             let entry = self.index.insert((conn, sub), filters);
             reader.subs.insert(sub, entry);
-            self.metrics.subscriptions.inc();
+            self.metrics.relay.subscriptions.inc();
         }
     }
 
@@ -157,7 +157,7 @@ impl Delivery {
         let reader = self.connections.get_mut(&conn);
         if let Some(entry) = reader.and_then(|reader| reader.subs.remove(&sub)) {
             self.index.remove(entry);
-            self.metrics.subscriptions.dec();
+            self.metrics.relay.subscriptions.dec();
         }
     }
 
@@ -167,7 +167,7 @@ impl Delivery {
         };
         for entry in reader.subs.into_values() {
             self.index.remove(entry);
-            self.metrics.subscriptions.dec();
+            self.metrics.relay.subscriptions.dec();
         }
     }
 
@@ -183,7 +183,7 @@ impl Delivery {
                 seq,
             };
             match reader.outbox.live(live) {
-                Ok(()) => self.metrics.live_deliveries.inc(),
+                Ok(()) => self.metrics.relay.live_deliveries.inc(),
                 Err(_) => too_slow.push(*conn),
             }
         }

@@ -43,6 +43,18 @@ pub enum ClientMessage<'a> {
 }
 
 impl ClientMessage<'_> {
+    /// All that `label` says.
+    pub const LABELS: [&'static str; 8] = [
+        "EVENT",
+        "REQ",
+        "COUNT",
+        "CLOSE",
+        "AUTH",
+        "NEG-OPEN",
+        "NEG-MSG",
+        "NEG-CLOSE",
+    ];
+
     /// A closed set of words for metrics.
     pub fn label(&self) -> &'static str {
         match self {

@@ -35,7 +35,7 @@ pub(super) async fn open(
     let _turn = outbox.turn().await;
     let started = Instant::now();
     let result = opened(&relay, filter, frame).await;
-    relay.metrics.query("NEG", started.elapsed().as_secs_f64());
+    relay.metrics.relay.query("NEG", started.elapsed());
     outbox.send(Out::NegOpened { session, result });
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn stored(
     let _turn = outbox.turn().await;
     let started = Instant::now();
     let result = send_stored(&relay, &outbox, sub, &name, filters).await;
-    relay.metrics.query("REQ", started.elapsed().as_secs_f64());
+    relay.metrics.relay.query("REQ", started.elapsed());
     outbox.send(Out::QueryDone { sub, result });
 }
 
@@ -87,9 +87,7 @@ pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, fil
         Ok((count, approximate)) => message::count(&name, count, approximate),
         Err(reason) => message::closed(&name, &reason),
     };
-    relay
-        .metrics
-        .query("COUNT", started.elapsed().as_secs_f64());
+    relay.metrics.relay.query("COUNT", started.elapsed());
     outbox.send(Out::Text(frame));
 }
 

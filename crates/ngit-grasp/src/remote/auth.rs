@@ -6,9 +6,9 @@ use grasp_core::id::to_hex;
 use grasp_core::{EventId, Kind, Pubkey, Timestamp};
 use secp256k1::{Keypair, SecretKey, schnorr};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::config::AuthKey;
+use crate::identity::Identity;
 
 /// Signs answers to challenges.
 #[derive(Clone)]
@@ -23,10 +23,13 @@ pub struct Proof {
 
 impl Signer {
     /// `None` when nothing shall be signed.
-    pub fn new(which: AuthKey, owner: &SecretKey) -> Option<Self> {
+    pub fn new(which: AuthKey, owner: &Identity) -> Option<Self> {
         let key = match which {
-            AuthKey::Service => derived(owner)?,
-            AuthKey::Owner => *owner,
+            // All but one in 2^128 values are keys.
+            AuthKey::Service => {
+                SecretKey::from_secret_bytes(owner.derived("ngit-grasp sync auth")).ok()?
+            }
+            AuthKey::Owner => *owner.secret(),
             AuthKey::Never => return None,
         };
         Some(Self(Keypair::from_secret_key(&key)))
@@ -54,17 +57,6 @@ impl Signer {
     }
 }
 
-/// A tagged hash as in BIP-340.
-fn derived(owner: &SecretKey) -> Option<SecretKey> {
-    let tag = Sha256::digest("ngit-grasp sync auth");
-    let mut hasher = Sha256::new();
-    hasher.update(tag);
-    hasher.update(tag);
-    hasher.update(owner.to_secret_bytes());
-    // All but one in 2^128 values are keys.
-    SecretKey::from_secret_bytes(hasher.finalize().into()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,8 +64,9 @@ mod tests {
     use grasp_core::event::Unverified;
     use grasp_core::{Limits, Service};
 
-    fn owner() -> SecretKey {
-        SecretKey::from_secret_bytes([7; 32]).unwrap()
+    fn owner() -> Identity {
+        let key = "07".repeat(32);
+        Identity::present(Some(&key), std::path::Path::new("nowhere")).unwrap()
     }
 
     #[test]
@@ -92,8 +85,7 @@ mod tests {
     #[test]
     fn the_owners_key_is_shown_only_when_the_operator_says_so() {
         let key = |which| Signer::new(which, &owner()).map(|signer| signer.pubkey());
-        let public = Keypair::from_secret_key(&owner()).x_only_public_key().0;
-        let public = Pubkey(public.to_byte_array());
+        let public = owner().pubkey;
         assert_eq!(key(AuthKey::Owner), Some(public));
         assert_eq!(key(AuthKey::Never), None);
         assert_eq!(key(AuthKey::Service), key(AuthKey::Service));

@@ -29,7 +29,7 @@ impl Coverage {
     pub fn at(relay: &RelayStatus) -> Self {
         Self {
             have: relay.read,
-            known: relay.repositories + relay.roots,
+            known: relay.live + relay.not_live,
         }
     }
 
@@ -42,6 +42,16 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_dead_are_left_out_and_the_lost_keep_what_was_read() {
+        use crate::status::snapshot::relay;
+        let mut read = relay("wss://a.example");
+        read.read = read.live + read.not_live;
+        let mut dead = relay("wss://b.example");
+        dead.health.health = Health::Dead;
+        assert_eq!(Coverage::of(&[read, dead]).per_cent(), Some(100));
+    }
 
     #[test]
     fn a_hundred_per_cent_means_all() {

@@ -74,7 +74,7 @@ impl HuntReport {
             paused_secs: totals.paused_secs,
             in_flight: totals.in_flight,
             in_line: totals.in_line,
-            events_held: core.purgatory().len(),
+            events_held: waiting(core).count(),
             repositories_waiting: totals.repositories,
             objects_missing: totals.missing,
             domains_resting,
@@ -85,9 +85,14 @@ impl HuntReport {
     }
 }
 
+/// An announcement whose time is over is remembered, and waits for nothing.
+pub(super) fn waiting(core: &Core) -> impl Iterator<Item = &Held> {
+    core.purgatory().iter().filter(|held| !held.remembered)
+}
+
 /// Those that go first.
 fn held(core: &Core, now: Timestamp) -> Vec<HeldEvent> {
-    let mut all: Vec<&Held> = core.purgatory().iter().collect();
+    let mut all: Vec<&Held> = waiting(core).collect();
     let age = |held: &&Held| (held.until, held.event.id);
     if MOST < all.len() {
         all.select_nth_unstable_by_key(MOST, age);

@@ -1,7 +1,7 @@
 //! What the server itself knows beside the core: store, disks, git traffic.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use grasp_store::Store;
 use serde::Serialize;
@@ -16,6 +16,7 @@ pub struct Watch {
     metrics: Arc<Metrics>,
     paths: [PathBuf; 2],
     least: u64,
+    looking: Mutex<()>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -26,9 +27,6 @@ pub struct Machine {
     pub connections: u64,
     pub subscriptions: u64,
     pub git: GitTraffic,
-    /// Commits and git work that failed since the start.
-    pub store_failures: u64,
-    pub git_failures: u64,
     /// That of the fullest disk.
     pub room: Room,
     pub disks: Vec<Disk>,
@@ -53,25 +51,25 @@ impl Watch {
             metrics,
             paths: [config.git_data_path.clone(), config.relay_data_path.clone()],
             least: config.min_free_bytes.as_u64(),
+            looking: Mutex::new(()),
         }
     }
 
-    /// Waits for the disk.
-    pub fn look(&self) -> Machine {
+    /// Waits for the disk. `None` while another waits: a disk that hangs holds one thread.
+    pub fn look(&self) -> Option<Machine> {
+        let _one = self.looking.try_lock().ok()?;
         let stats = self.store.stats().ok();
         let [git, relay] = &self.paths;
         let disks = disk::of(&[git, relay], self.least);
         let metrics = &self.metrics;
-        Machine {
+        Some(Machine {
             events: stats.map_or(0, |stats| stats.events),
             store_bytes: stats.map_or(0, |stats| stats.disk_bytes),
-            connections: metrics.connections.get().unsigned_abs(),
-            subscriptions: metrics.subscriptions.get().unsigned_abs(),
-            git: metrics.git_traffic(),
-            store_failures: metrics.store_failures.get(),
-            git_failures: metrics.git_failures.get(),
+            connections: metrics.relay.connections.get().unsigned_abs(),
+            subscriptions: metrics.relay.subscriptions.get().unsigned_abs(),
+            git: metrics.git.traffic(),
             room: disks.iter().map(Disk::room).max().unwrap_or_default(),
             disks,
-        }
+        })
     }
 }

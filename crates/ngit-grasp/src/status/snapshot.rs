@@ -9,12 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::machine::{Machine, Watch};
+use super::verdict::Verdict;
 use super::{PATIENCE, Report};
 use crate::driver;
-
-/// One look serves everybody who asks within this time: strangers cost the driver no more than
-/// four answers in a second.
-const FRESH: Duration = Duration::from_millis(250);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +20,22 @@ pub enum Audience {
     Operator,
 }
 
+impl Audience {
+    /// How old a look may be. Strangers cost the driver no more than one answer in a second.
+    fn bears(self) -> Duration {
+        match self {
+            Audience::Public => Duration::from_secs(1),
+            Audience::Operator => Duration::from_millis(250),
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub struct Snapshot {
     #[serde(flatten)]
     pub report: Report,
     pub machine: Machine,
+    pub verdict: Verdict,
     #[serde(skip)]
     written: [OnceLock<Arc<str>>; 4],
 }
@@ -42,6 +50,7 @@ pub enum Form {
 impl Snapshot {
     pub fn new(report: Report, machine: Machine) -> Self {
         Self {
+            verdict: Verdict::of(&report, &machine),
             report,
             machine,
             written: Default::default(),
@@ -83,6 +92,7 @@ impl Snapshot {
             "held": report.held,
             "repositories": report.repositories,
             "coverage": report.coverage,
+            "verdict": self.verdict,
             "sync": {
                 "enabled": sync.enabled,
                 "repositories": sync.repositories,
@@ -109,11 +119,17 @@ impl Snapshot {
     }
 }
 
-/// The last snapshot.
+/// Where everybody looks.
 pub struct Lookout {
     driver: driver::Handle,
     watch: Arc<Watch>,
-    last: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    last: Mutex<Option<Look>>,
+}
+
+struct Look {
+    at: Instant,
+    /// `None` if nobody answered in time.
+    seen: Option<Arc<Snapshot>>,
 }
 
 impl Lookout {
@@ -125,21 +141,29 @@ impl Lookout {
         }
     }
 
-    /// `None` when the driver has ended or is stuck.
-    pub async fn snapshot(&self) -> Option<Arc<Snapshot>> {
+    /// `None` when the driver or the disk is stuck. Whoever comes while one looks gets what that
+    /// one sees, be it nothing.
+    pub async fn snapshot(&self, audience: Audience) -> Option<Arc<Snapshot>> {
         let mut last = self.last.lock().await;
-        if let Some((at, snapshot)) = &*last
-            && at.elapsed() < FRESH
+        if let Some(look) = &*last
+            && look.at.elapsed() < audience.bears()
         {
-            return Some(Arc::clone(snapshot));
+            return look.seen.clone();
         }
-        let report = tokio::time::timeout(PATIENCE, self.driver.status()).await;
-        let report = report.ok()?.ok()?;
+        let looked = tokio::time::timeout(PATIENCE, self.look()).await;
+        let seen = looked.ok().flatten().map(Arc::new);
+        *last = Some(Look {
+            at: Instant::now(),
+            seen: seen.clone(),
+        });
+        seen
+    }
+
+    async fn look(&self) -> Option<Snapshot> {
+        let report = self.driver.status().await.ok()?;
         let watch = Arc::clone(&self.watch);
         let machine = tokio::task::spawn_blocking(move || watch.look()).await;
-        let snapshot = Arc::new(Snapshot::new(report, machine.ok()?));
-        *last = Some((Instant::now(), Arc::clone(&snapshot)));
-        Some(snapshot)
+        Some(Snapshot::new(report, machine.ok()??))
     }
 }
 
@@ -160,6 +184,39 @@ pub fn fresh() -> Snapshot {
     let lately = |_: &_| super::Lately::default();
     let report = Report::of(&core, lately, Now::default());
     Snapshot::new(report, Machine::default())
+}
+
+/// A relay that nobody has reached yet, for tests.
+#[cfg(test)]
+pub fn relay(url: &str) -> grasp_core::sync::status::RelayStatus {
+    use grasp_core::sync::status::{Next, RelayStatus, State};
+    use grasp_core::sync::{Capabilities, Record, RelayHealth};
+    use grasp_core::{SyncLimits, Timestamp};
+
+    RelayStatus {
+        url: url.to_owned(),
+        bootstrap: false,
+        state: State::Disconnected,
+        why: None,
+        since: Timestamp(0),
+        health: RelayHealth::default(),
+        capabilities: Capabilities::unknown(&SyncLimits::default()),
+        repositories: 1,
+        roots: 2,
+        live: 0,
+        not_live: 3,
+        open_filters: 0,
+        paged: 0,
+        reconciled: 0,
+        missing: 3,
+        read: 0,
+        covered: None,
+        lag_ms: None,
+        record: Record::default(),
+        coverage: None,
+        uptime: None,
+        next: Next::default(),
+    }
 }
 
 #[cfg(test)]
@@ -184,8 +241,9 @@ mod tests {
         assert!(paths.len() > 20, "{paths:?}");
         for path in paths {
             assert!(whole.pointer(&path).is_some(), "{path}");
+            // A verdict is words of ours.
             let told = summary.pointer(&path).unwrap();
-            assert!(!told.is_array(), "{path}");
+            assert!(!told.is_array() || path.starts_with("/verdict"), "{path}");
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::f64::consts::TAU;
 
+use grasp_core::sync::Health;
+
 /// On one ring more would touch each other.
 pub const MOST: usize = 24;
 const WIDTH: f64 = 480.0;
@@ -15,14 +17,14 @@ const WIDEST: f64 = 8.0;
 /// How a relay is, as it is drawn and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Look {
-    /// Connected, and nothing is missing.
-    Well,
-    /// Connected, and history is being fetched.
-    Busy,
-    /// Not connected yet.
-    Idle,
     Failing,
     Dead,
+    /// Not connected yet.
+    Idle,
+    /// Connected, and history is being fetched.
+    Busy,
+    /// Connected, and nothing is missing.
+    Well,
 }
 
 impl Look {
@@ -33,6 +35,16 @@ impl Look {
         Look::Failing,
         Look::Dead,
     ];
+
+    pub fn of(connected: bool, in_step: bool, health: Health) -> Self {
+        match (connected, in_step, health) {
+            (true, true, _) => Look::Well,
+            (true, false, _) => Look::Busy,
+            (false, _, Health::Dead) => Look::Dead,
+            (false, _, Health::Degraded) => Look::Failing,
+            (false, _, Health::Healthy) => Look::Idle,
+        }
+    }
 
     /// The name of its colour.
     pub fn class(self) -> &'static str {
@@ -71,7 +83,10 @@ impl Look {
     }
 }
 
+#[derive(Debug, Clone)]
 pub struct Relay {
+    /// By which the table names it.
+    pub number: usize,
     /// Empty for those who may not know it.
     pub name: String,
     pub look: Look,
@@ -100,10 +115,23 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// Of many, those that are not well and those that bring most; each at a place that it keeps.
     pub fn of(relays: &[Relay]) -> Self {
-        let shown = relays.iter().take(MOST);
+        let mut shown: Vec<&Relay> = relays.iter().collect();
+        shown.sort_by_key(|relay| {
+            let well = relay.look.is_connected();
+            (
+                well,
+                std::cmp::Reverse(relay.per_minute),
+                relay.look,
+                relay.number,
+            )
+        });
+        shown.truncate(MOST);
+        shown.sort_by_key(|relay| relay.number);
         let count = shown.len();
-        let nodes = shown.enumerate().map(|(n, relay)| node(relay, n, count));
+        let nodes = shown.into_iter().enumerate();
+        let nodes = nodes.map(|(n, relay)| node(relay, n, count));
         Self {
             nodes: nodes.collect(),
             more: relays.len().saturating_sub(MOST),
@@ -123,7 +151,7 @@ fn node(relay: &Relay, n: usize, count: usize) -> Node {
         relay.per_minute
     );
     Node {
-        number: n + 1,
+        number: relay.number,
         x: format!("{:.1}", WIDTH / 2.0 + RADII.0 * angle.cos()),
         y: format!("{:.1}", HEIGHT / 2.0 + RADII.1 * angle.sin()),
         text_y: if relay.look == Look::Failing {
@@ -156,6 +184,7 @@ mod tests {
     fn every_relay_has_its_place_within_the_picture() {
         for count in [0, 1, 2, 7, MOST, MOST + 5] {
             let relay = |n| Relay {
+                number: n as usize + 1,
                 name: String::new(),
                 look: Look::Well,
                 per_minute: n,
@@ -175,6 +204,27 @@ mod tests {
                 places.push((x, y));
             }
         }
+    }
+
+    /// However many are well, one that fails is seen.
+    #[test]
+    fn those_that_fail_and_those_that_bring_most_are_drawn() {
+        let relay = |number, look, per_minute| Relay {
+            number,
+            name: String::new(),
+            look,
+            per_minute,
+        };
+        let mut relays: Vec<Relay> = (1..=40).map(|n| relay(n, Look::Well, 0)).collect();
+        relays.push(relay(41, Look::Failing, 0));
+        relays.push(relay(42, Look::Well, 9));
+        let numbers = |picture: Picture| -> Vec<usize> {
+            picture.nodes.iter().map(|node| node.number).collect()
+        };
+        let drawn = numbers(Picture::of(&relays));
+        assert_eq!(drawn.len(), MOST);
+        assert!(drawn.ends_with(&[41, 42]), "{drawn:?}");
+        assert!(drawn.is_sorted(), "{drawn:?}");
     }
 
     #[test]

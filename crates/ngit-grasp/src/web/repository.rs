@@ -4,21 +4,23 @@ use askama::Template;
 use grasp_core::RepoId;
 use grasp_core::git::RefName;
 use grasp_core::nip34::announcement::all_values;
-use grasp_core::sync::Health;
 use grasp_git::{CommitSummary, GitError, Objects, Ref, RefSet, Repo};
 
 use super::network::Look;
 use super::render;
-use super::words::date;
-use crate::hosting::conversation::Conversation;
+use super::words::{date, kind_words};
+use crate::hosting::conversation::{Completeness, Conversation};
 use crate::hosting::overview::Overview;
 use crate::inspect::span;
-use crate::status::{RepoRelay, RepoSync};
+use crate::status::RepoSync;
 
 /// Refs of each kind that a page shows.
 const MAX_SHOWN: usize = 100;
 /// Commits of the default branch.
 const MAX_COMMITS: usize = 10;
+/// Held events, and links that its announcement gives.
+const MAX_HELD: usize = 10;
+const MAX_LINKS: usize = 5;
 /// The last second of the year 9999: an author's clock may be wrong.
 const LAST_SECOND: u64 = 253_402_300_799;
 
@@ -60,10 +62,19 @@ struct Commit {
 /// How it stands with other relays.
 struct Standing {
     enabled: bool,
-    held: usize,
+    held: Vec<(u64, &'static str)>,
+    /// The first of them, in words.
+    shown: Vec<(&'static str, String)>,
     hunted: bool,
-    relays: Vec<(String, Look)>,
+    relays: Vec<RelayRow>,
     left_out: u32,
+}
+
+struct RelayRow {
+    url: String,
+    look: Look,
+    read: u64,
+    wanted: u64,
 }
 
 /// Everything that was found out about a repository.
@@ -89,7 +100,7 @@ pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<Stri
     let announcement = overview.announcement.as_deref();
     let text = |name: &str| announcement.and_then(|event| event.tag(name));
     let web = announcement.map(|event| all_values(event, "web"));
-    let talk = found.conversation.unwrap_or_default();
+    let talk = found.conversation;
     let (owner, name) = (id.owner.npub(), escaped(id.identifier.as_str()));
     let page = Page {
         name: text("name")
@@ -104,6 +115,7 @@ pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<Stri
             .into_iter()
             .flatten()
             .filter(|url| is_link(url))
+            .take(MAX_LINKS)
             .collect(),
         maintainers: overview.maintainers.iter().map(|key| key.npub()).collect(),
         head: refs.head.as_ref().map_or("", |head| short(head)),
@@ -111,19 +123,25 @@ pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<Stri
         tags: rows(&refs, &objects, RefName::is_tag),
         more: hidden(&refs),
         commits: commits(&refs, &objects),
-        issues: at_least(talk.issues, talk.at_least),
-        proposals: at_least(talk.proposals, talk.at_least),
+        issues: counted(talk, |talk| talk.issues),
+        proposals: counted(talk, |talk| talk.proposals),
         last_event: last_event(&found),
         sync: found.sync.map(standing),
     };
     Ok(render(&page))
 }
 
-fn at_least(count: usize, more: bool) -> String {
-    if more {
-        format!("{count} or more")
-    } else {
-        count.to_string()
+const UNKNOWN: &str = "–";
+
+fn counted(talk: Option<Conversation>, count: impl Fn(&Conversation) -> usize) -> String {
+    let Some(talk) = talk else {
+        return UNKNOWN.to_owned();
+    };
+    let count = count(&talk);
+    match talk.completeness {
+        Completeness::Whole => count.to_string(),
+        Completeness::AtLeast => format!("{count} or more"),
+        Completeness::About => format!("about {count}"),
     }
 }
 
@@ -136,32 +154,29 @@ fn last_event(found: &Found<'_>) -> String {
         found.conversation.and_then(|talk| talk.last),
     ];
     let last = own.into_iter().flatten().max();
-    last.map_or_else(String::new, |last| {
-        format!("{} ago", span(found.now.saturating_sub(last.0)))
-    })
+    last.map_or_else(
+        || UNKNOWN.to_owned(),
+        |last| format!("{} ago", span(found.now.saturating_sub(last.0))),
+    )
 }
 
 fn standing(sync: RepoSync) -> Standing {
-    let relays = sync.relays.into_iter().map(|relay| {
-        let look = look(&relay);
-        (relay.url, look)
+    let relays = sync.relays.into_iter().map(|relay| RelayRow {
+        look: Look::of(relay.connected, relay.in_step, relay.health),
+        url: relay.url,
+        read: relay.read,
+        wanted: relay.wanted,
     });
+    let shown = sync.held.iter().take(MAX_HELD);
     Standing {
         enabled: sync.enabled,
+        shown: shown
+            .map(|(age, kind)| (kind_words(kind, 1), span(*age)))
+            .collect(),
         held: sync.held,
         hunted: sync.hunted,
         relays: relays.collect(),
         left_out: sync.left_out,
-    }
-}
-
-fn look(relay: &RepoRelay) -> Look {
-    match (relay.connected, relay.in_step, relay.health) {
-        (true, true, _) => Look::Well,
-        (true, false, _) => Look::Busy,
-        (false, _, Health::Dead) => Look::Dead,
-        (false, _, Health::Degraded) => Look::Failing,
-        (false, _, Health::Healthy) => Look::Idle,
     }
 }
 

@@ -1,23 +1,27 @@
 //! The status page: whether all is well, in words and numbers, and for the operator every relay,
 //! held event, hunt, git server and disk. The stream of updates sends the same part of the page.
 
+mod rows;
+
 use std::sync::Arc;
 
 use askama::Template;
-use grasp_core::hunt::status::{DomainHunt, RepoHunt};
-use grasp_core::sync::Health;
-use grasp_core::sync::status::{RelayStatus, State};
 
-use super::network::{Look, Picture, Relay};
+use self::rows::{
+    DomainRow, HeldRow, HuntRow, RelayRow, domain_row, drawn, held_row, hunt_row, relay_rows,
+};
+use super::network::{Look, Picture};
 use super::render;
-use super::words::{bytes, grouped, moment};
+use super::words::{bytes, grouped, kind_words, moment};
 use crate::disk::{Disk, Room};
 use crate::inspect::span;
 use crate::status::verdict::{Verdict, plural};
-use crate::status::{Audience, Coverage, Form, HeldEvent, Snapshot};
+use crate::status::{Audience, Coverage, Form, Snapshot};
 
-/// Rows of each table: more than anybody reads, and 100 kB of page at most.
+/// Rows of each table, for the operator and for others.
 const MOST_ROWS: usize = 100;
+const MOST_PUBLIC_ROWS: usize = 24;
+const MOST_HUNTS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -29,12 +33,13 @@ struct Page<'a> {
 
 #[derive(Template)]
 #[template(path = "status_part.html")]
-struct Part {
+struct Part<'a> {
     detailed: bool,
     as_of: String,
+    as_of_iso: String,
     uptime: String,
     version: &'static str,
-    verdict: Verdict,
+    verdict: &'a Verdict,
     tiles: Vec<Tile>,
     picture: Picture,
     legend: Vec<(Look, usize)>,
@@ -60,53 +65,6 @@ struct Tile {
     note: String,
 }
 
-struct RelayRow {
-    number: usize,
-    url: String,
-    bootstrap: bool,
-    look: Look,
-    why: String,
-    coverage: String,
-    per_cent: u64,
-    per_minute: String,
-    found: String,
-    lag: String,
-    next: String,
-}
-
-struct HeldRow {
-    id: String,
-    kind: &'static str,
-    age: String,
-    expires: String,
-    waits_for: String,
-    of: String,
-    short_of: String,
-}
-
-struct HuntRow {
-    repository: String,
-    short: String,
-    waiting: String,
-    missing: u32,
-    attempts: u32,
-    next: String,
-    done: usize,
-    servers: usize,
-    told: Vec<(String, String)>,
-}
-
-struct DomainRow {
-    domain: String,
-    now: String,
-    minute: String,
-    /// Per cent of the minute's budget.
-    used: u64,
-    failures: u32,
-    rests: String,
-    waiting: usize,
-}
-
 pub fn status_page(name: &str, snapshot: &Snapshot, audience: Audience) -> String {
     render(&Page {
         name,
@@ -122,39 +80,53 @@ pub fn status_part(snapshot: &Snapshot, audience: Audience) -> Arc<str> {
     })
 }
 
-fn part(snapshot: &Snapshot, detailed: bool) -> Part {
+fn part(snapshot: &Snapshot, detailed: bool) -> Part<'_> {
     let (report, machine) = (&snapshot.report, &snapshot.machine);
     let (sync, hunt) = (&report.sync, &report.hunt);
-    let mut all: Vec<&RelayStatus> = sync.relays.iter().collect();
-    all.sort_by(|one, other| (look(one), &one.url).cmp(&(look(other), &other.url)));
-    let drawn: Vec<Relay> = all
-        .iter()
-        .map(|one| drawn(one, snapshot, detailed))
-        .collect();
-    let of = |wanted: Look| all.iter().filter(|one| look(one) == wanted).count();
+    let drawn = drawn(snapshot, detailed);
+    let of = |wanted: Look| drawn.iter().filter(|one| one.look == wanted).count();
     let legend = Look::ALL.map(|look| (look, of(look)));
-    // Lists are the operator's.
-    let rows = if detailed { MOST_ROWS } else { 0 };
-    let relays = all.iter().take(rows).enumerate();
-    let relays = relays.map(|(n, one)| relay_row(n + 1, one, snapshot));
+    let most = if detailed {
+        MOST_ROWS
+    } else {
+        MOST_PUBLIC_ROWS
+    };
+    // Held events, hunts, domains and disks are the operator's.
+    let own = |most: usize| if detailed { most } else { 0 };
     Part {
         detailed,
         as_of: moment(report.now.0),
+        as_of_iso: format!("{}Z", moment(report.now.0).replace(' ', "T")),
         uptime: span(report.uptime_secs),
         version: report.version,
-        verdict: Verdict::of(snapshot),
+        verdict: &snapshot.verdict,
         tiles: glance(snapshot),
         picture: Picture::of(&drawn),
         legend: legend.into_iter().filter(|(_, n)| *n > 0).collect(),
-        relays: relays.collect(),
-        more_relays: all.len().saturating_sub(MOST_ROWS),
+        relays: relay_rows(snapshot, most),
+        more_relays: sync.relays.len().saturating_sub(most),
         held_kinds: held_kinds(snapshot),
-        held: hunt.held.iter().take(rows).map(held_row).collect(),
+        held: hunt
+            .held
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(held_row)
+            .collect(),
         more_held: hunt.events_held.saturating_sub(MOST_ROWS),
         hunting: hunting(snapshot),
-        hunts: hunt.repositories.iter().take(rows).map(hunt_row).collect(),
-        more_hunts: hunt.repositories_waiting.saturating_sub(MOST_ROWS),
-        domains: hunt.domains.iter().take(rows).map(domain_row).collect(),
+        hunts: hunt
+            .repositories
+            .iter()
+            .take(own(MOST_HUNTS))
+            .map(hunt_row)
+            .collect(),
+        more_hunts: hunt.repositories_waiting.saturating_sub(MOST_HUNTS),
+        domains: hunt
+            .domains
+            .iter()
+            .take(own(MOST_ROWS))
+            .map(domain_row)
+            .collect(),
         git: git(snapshot),
         room: room(machine.room),
         disks: if detailed {
@@ -282,103 +254,10 @@ fn disks(snapshot: &Snapshot) -> Vec<Tile> {
     tiles
 }
 
-fn look(relay: &RelayStatus) -> Look {
-    match (relay.state, relay.health.health) {
-        (State::Connected, _) => Look::Well,
-        (State::Syncing, _) => Look::Busy,
-        (_, Health::Dead) => Look::Dead,
-        (_, Health::Degraded) => Look::Failing,
-        (State::Connecting | State::Disconnected, Health::Healthy) => Look::Idle,
-    }
-}
-
-fn per_minute(relay: &RelayStatus, snapshot: &Snapshot) -> u64 {
-    let relays = &snapshot.report.lately.relays;
-    relays.get(&relay.url).copied().unwrap_or_default()
-}
-
-fn drawn(relay: &RelayStatus, snapshot: &Snapshot, detailed: bool) -> Relay {
-    Relay {
-        name: if detailed {
-            relay.url.clone()
-        } else {
-            String::new()
-        },
-        look: look(relay),
-        per_minute: per_minute(relay, snapshot),
-    }
-}
-
-fn relay_row(number: usize, relay: &RelayStatus, snapshot: &Snapshot) -> RelayRow {
-    let now = snapshot.report.now.0;
-    let coverage = Coverage::at(relay);
-    let record = &relay.record;
-    let failures = relay.health.failures;
-    let why = match (relay.why, failures) {
-        (Some(why), 2..) => format!("{why}, {failures} in a row"),
-        (why, _) => why.unwrap_or_default().to_owned(),
-    };
-    let next = match relay.next.at {
-        Some(at) => format!("{} in {}", relay.next.what, span(at.0.saturating_sub(now))),
-        None => relay.next.what.to_owned(),
-    };
-    RelayRow {
-        number,
-        url: relay.url.clone(),
-        bootstrap: relay.bootstrap,
-        look: look(relay),
-        why,
-        coverage: share(coverage),
-        per_cent: coverage.per_cent().unwrap_or_default(),
-        per_minute: grouped(per_minute(relay, snapshot)),
-        found: grouped(record.live + record.catch_up + record.daily),
-        lag: relay.lag_ms.map_or_else(|| "–".to_owned(), lag),
-        next,
-    }
-}
-
-fn lag(milliseconds: u64) -> String {
-    match milliseconds {
-        0..=9_999 => format!("{milliseconds} ms"),
-        _ => span(milliseconds / 1_000),
-    }
-}
-
 fn held_kinds(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let held = snapshot.report.held.iter();
-    held.map(|(kind, count)| (*kind, grouped(*count as u64)))
+    held.map(|(kind, count)| (kind_words(kind, *count), grouped(*count as u64)))
         .collect()
-}
-
-fn held_row(event: &HeldEvent) -> HeldRow {
-    let waits_for = match event.missing {
-        0 => event.waits_for.to_owned(),
-        1 => format!("{}, 1 object", event.waits_for),
-        missing => format!("{}, {missing} objects", event.waits_for),
-    };
-    HeldRow {
-        id: event.id.to_string(),
-        kind: event.kind,
-        age: span(event.waiting_secs),
-        expires: span(event.expires_secs),
-        waits_for,
-        short_of: event
-            .repositories
-            .first()
-            .map_or_else(String::new, |of| short(of)),
-        of: event.repositories.first().cloned().unwrap_or_default(),
-    }
-}
-
-/// A key by its beginning, and the identifier.
-fn short(repository: &str) -> String {
-    match repository.split_once('/') {
-        Some((owner, name)) => {
-            let owner: String = owner.chars().take(10).collect();
-            format!("{owner}…/{name}")
-        }
-        None => repository.to_owned(),
-    }
 }
 
 fn hunting(snapshot: &Snapshot) -> String {
@@ -393,53 +272,5 @@ fn hunting(snapshot: &Snapshot) -> String {
             let fetches = plural(hunt.in_flight, "fetch", "fetches");
             format!("{what} git data; {fetches} under way.")
         }
-    }
-}
-
-fn hunt_row(hunt: &RepoHunt) -> HuntRow {
-    let done = hunt.servers.iter().filter(|server| server.state == "done");
-    let told = hunt.servers.iter().map(|server| {
-        let last = server.last.as_ref().map(|last| {
-            let end = last.end.replace('_', " ");
-            format!("{end} {} ago", span(last.secs_ago))
-        });
-        let told = match (server.state, last) {
-            ("asked", _) => "being asked".to_owned(),
-            ("waits for its domain", _) => "waits for its server".to_owned(),
-            (_, Some(last)) => last,
-            (_, None) => "not asked yet".to_owned(),
-        };
-        (server.url.clone(), told)
-    });
-    HuntRow {
-        short: short(&hunt.repository),
-        repository: hunt.repository.clone(),
-        waiting: span(hunt.waiting_secs),
-        missing: hunt.missing,
-        attempts: hunt.attempts,
-        next: match (hunt.state, hunt.next_secs) {
-            (_, Some(secs)) => format!("next try in {}", span(secs)),
-            ("trying", None) => "being tried".to_owned(),
-            (_, None) => "waits for room".to_owned(),
-        },
-        done: done.count(),
-        servers: hunt.servers.len(),
-        told: told.collect(),
-    }
-}
-
-fn domain_row(domain: &DomainHunt) -> DomainRow {
-    let rest = domain.resting_secs.map(|secs| {
-        let why = domain.why.unwrap_or_default().replace('_', " ");
-        format!("for {}: {why}", span(secs))
-    });
-    DomainRow {
-        domain: domain.domain.clone(),
-        now: format!("{} of {}", domain.in_flight, domain.concurrent),
-        minute: format!("{} of {}", domain.last_minute, domain.per_minute),
-        used: (100 * domain.last_minute as u64 / u64::from(domain.per_minute).max(1)).min(100),
-        failures: domain.failures,
-        rests: rest.unwrap_or_else(|| "no".to_owned()),
-        waiting: domain.waiting,
     }
 }

@@ -64,6 +64,19 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// What waits, in one or many.
+pub fn kind_words(kind: &'static str, count: usize) -> &'static str {
+    match (kind, count) {
+        ("announcement", 2..) => "announcements",
+        ("state", 2..) => "states",
+        ("pull_request", 1) => "pull request",
+        ("pull_request", _) => "pull requests",
+        ("pull_request_update", 1) => "update of a pull request",
+        ("pull_request_update", _) => "updates of pull requests",
+        _ => kind,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

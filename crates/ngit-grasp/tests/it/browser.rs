@@ -12,13 +12,22 @@ use crate::hosted::{grasp_with, held, hosted};
 use crate::support::author;
 
 const SIZES: [(u32, u32); 2] = [(360, 780), (1440, 900)];
-/// Nothing is wider than the window.
-const FITS: &str = "document.documentElement.scrollWidth <= window.innerWidth";
+const TOKEN: &str = "correct horse battery staple";
+
+/// What is wider than the window or than its own box. A phone's window grows with its content, so
+/// its own width says nothing.
+fn too_wide(width: u32) -> String {
+    format!(
+        "[document.documentElement.scrollWidth > {width} && 'the page',\
+          ...[...document.querySelectorAll('main, main *')]\
+            .filter(e => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1)\
+            .filter(e => !e.closest('.cut, .unseen, svg, input'))\
+            .map(e => e.outerHTML.slice(0, 200))].filter(Boolean).join()"
+    )
+}
 
 fn screenshots() -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
-    std::fs::create_dir_all(&dir).expect("a place for screenshots");
-    dir
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots")
 }
 
 /// Everything that there is to see: relays that are well, failing and silent, events that wait, a
@@ -56,6 +65,7 @@ impl Scene {
             ("NGIT_SYNC_DEAD_AFTER_SECS", "3"),
             ("NGIT_HUNT_TRUSTED_DOMAINS", &domain),
             ("NGIT_HUNT_USER_DELAY_SECS", "1"),
+            ("NGIT_STATUS_TOKEN", TOKEN),
         ]);
         let (project, tree) = (Project::new(&author(), "garden planner"), WorkTree::new());
         let mut client = hosted(&server, &project, &tree).await;
@@ -123,7 +133,8 @@ impl Scene {
 
     /// Repositories whose git data is nowhere to be had.
     async fn let_wait(client: &mut Client, domain: &str) {
-        for (name, commit) in [("orchard", "1"), ("beehive", "2"), ("<b>bold</b>", "3")] {
+        let long = "beehive".repeat(14);
+        for (name, commit) in [("orchard", "1"), (&long, "2"), ("<b>bold</b>", "3")] {
             let project = Project::new(&Author::new(7_000 + now() % 1_000), name);
             let hosts = [DOMAIN.to_owned(), domain.to_owned()];
             held(client, &project.announcement_at(now(), &hosts, &[])).await;
@@ -146,15 +157,20 @@ async fn pages_work_in_a_real_browser() {
         writeln!(std::io::stderr(), "{said}").expect("stderr");
         return;
     };
+    let _ = std::fs::remove_dir_all(screenshots());
+    std::fs::create_dir_all(screenshots()).expect("a place for screenshots");
     let mut scene = Scene::set().await;
     let browser = Browser::start(&chromium).await;
     let page = browser.page().await;
     landing_page(&page, &scene).await;
     repository_page(&page, &scene).await;
     status_page(&page, &scene).await;
+    every_number_says_what_it_means(&page).await;
     updates_arrive(&page, &mut scene).await;
+    what_strangers_see(&page, &scene).await;
     the_policy_holds(&page, &scene).await;
     without_scripts(&page, &scene).await;
+    what_people_write_fits(&page, &mut scene).await;
 }
 
 /// Both sizes, light and dark, without a complaint.
@@ -167,7 +183,7 @@ async fn photograph(page: &Page, name: &str) {
         assert_eq!(paper.contains("22, 22, 26"), dark, "{name}: {paper}");
         for (width, height) in SIZES {
             page.resize(width, height).await;
-            assert_eq!(page.eval(FITS).await, true, "{name} at {width}");
+            assert_eq!(page.eval(&too_wide(width)).await, "", "{name} at {width}");
             let file = format!("{name}-{width}-{mode}.png");
             page.photograph(&screenshots().join(file)).await;
         }
@@ -179,6 +195,17 @@ async fn landing_page(page: &Page, scene: &Scene) {
     page.open(&scene.url("/")).await;
     let title = page.eval("document.querySelector('h1').textContent").await;
     assert_eq!(title, "Example Forge");
+    page.resize(360, 780).await;
+    let widen = "document.querySelector('main').append(Object.assign(\
+        document.createElement('pre'), {textContent: 'x'.repeat(200), className: 'wide'}));\
+        document.querySelector('pre.wide').style.whiteSpace = 'pre'";
+    page.eval(widen).await;
+    assert_ne!(
+        page.eval(&too_wide(360)).await,
+        "",
+        "what is too wide is seen"
+    );
+    page.open(&scene.url("/")).await;
     photograph(page, "landing").await;
     let status = "document.querySelector('footer a[href=\"/status\"]') !== null";
     assert_eq!(page.eval(status).await, true);
@@ -207,12 +234,20 @@ async fn repository_page(page: &Page, scene: &Scene) {
     photograph(page, "repository").await;
 }
 
+/// The browser asks for a password; the token is it, and goes with the stream too.
 async fn status_page(page: &Page, scene: &Scene) {
-    page.open(&scene.url("/status")).await;
+    let with_password = scene
+        .url("/status/details")
+        .replace("://", &format!("://me:{}@", TOKEN.replace(' ', "%20")));
+    page.open(&with_password).await;
     page.until("document.querySelector('.picture g.dead') !== null")
         .await;
     page.until("document.querySelector('.hunt progress') !== null")
         .await;
+    // All that answer have told all, and what the silent keep to themselves does not count.
+    let coverage = "document.querySelector('[href=\"#m-coverage\"]')\
+        .closest('div').querySelector('dd').textContent";
+    page.until(&format!("{coverage} === '100 %'")).await;
     page.until("document.querySelector('caption a[href=\"#m-budget\"]') !== null")
         .await;
     scene.failing.part();
@@ -222,34 +257,77 @@ async fn status_page(page: &Page, scene: &Scene) {
     let labelled = "[...document.querySelectorAll('section')]\
         .every(s => document.getElementById(s.getAttribute('aria-labelledby')))";
     assert_eq!(page.eval(labelled).await, true);
-    let bold = "document.querySelector('#status b') === null";
+    let bold = "document.querySelector('#status b') === null\
+        && document.querySelector('#status').innerText.includes('<b>bold</b>')";
     assert_eq!(page.eval(bold).await, true, "what a stranger wrote is text");
 }
 
+/// Columns and tiles with numbers lead to words, and the words are there.
+async fn every_number_says_what_it_means(page: &Page) {
+    let mute = "[...document.querySelectorAll('#status dt, #status thead th')]\
+        .filter(e => !e.querySelector('a[href^=\"#m-\"]')).map(e => e.textContent).join()";
+    let names = "Relay,Event,Kind,Repository,Server";
+    assert_eq!(page.eval(mute).await, names, "these are no numbers");
+    let astray = "[...document.querySelectorAll('a[href^=\"#\"]')]\
+        .filter(a => !document.getElementById(a.hash.slice(1))).map(a => a.hash).join()";
+    assert_eq!(page.eval(astray).await, "");
+}
+
 async fn updates_arrive(page: &Page, scene: &mut Scene) {
-    page.open(&scene.url("/status")).await;
-    page.until("document.getElementById('live').textContent.includes('by itself')")
+    page.open(&scene.url("/status/details")).await;
+    // What stays is what it was: the same node, with the focus on it.
+    page.eval("window.kept = document.querySelector('[href=\"#m-relays\"]'); kept.focus()")
         .await;
     let events = "Number(document.querySelector('[href=\"#m-events\"]')\
         .closest('div').querySelector('dd').textContent)";
     let before = page.eval(events).await.as_u64().expect("a number");
-    // What stays is what it was: the same node, with the focus on it.
-    page.eval("window.kept = document.querySelector('[href=\"#m-relays\"]'); kept.focus()")
-        .await;
     let address = scene.project.address();
     let issue = author().event(1621, now(), &[&["a", &address]], "");
     assert!(scene.client.publish(&issue).await.0);
     page.until(&format!("{events} > {before}")).await;
+    page.until("document.getElementById('live').textContent.includes('by itself')")
+        .await;
     assert_eq!(
         page.eval("document.activeElement === window.kept").await,
         true
     );
+    page.press_tab(1).await;
+    let next = "document.activeElement !== window.kept && document.activeElement.hash.length > 1";
+    assert_eq!(page.eval(next).await, true, "the next link by keyboard");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
-async fn the_policy_holds(page: &Page, scene: &Scene) {
-    for path in ["/status", "/"] {
+/// From elsewhere, and with nothing here at all.
+async fn what_strangers_see(page: &Page, scene: &Scene) {
+    page.send_headers(&[("X-Forwarded-For", "203.0.113.9")])
+        .await;
+    page.open(&scene.url("/status")).await;
+    page.until("document.getElementById('live').textContent.includes('by itself')")
+        .await;
+    let text = page.eval("document.querySelector('main').innerText").await;
+    let text = text.as_str().expect("text").to_lowercase();
+    for told in ["in step", "sync coverage", "a minute", "for the operator"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    for hidden in ["127.0.0.1", "orchard", "ws://", "event store"] {
+        assert!(!text.contains(hidden), "{hidden}: {text}");
+    }
+    photograph(page, "status-public").await;
+    for (path, name) in [("/nothing/here.git", "not-found"), ("/no", "not-found")] {
         page.open(&scene.url(path)).await;
+        page.forgive();
+        photograph(page, name).await;
+    }
+    page.send_headers(&[]).await;
+    let empty = grasp_with(&[]);
+    page.open(&format!("{}/status", empty.http_url())).await;
+    photograph(page, "status-empty").await;
+}
+
+async fn the_policy_holds(page: &Page, scene: &Scene) {
+    let repository = scene.project.url(&scene.server);
+    for path in [&scene.url("/status"), &scene.url("/"), &repository] {
+        page.open(path).await;
         let inject = "(() => { const s = document.createElement('script');\
             s.textContent = 'window.ran = true'; document.body.append(s); })()";
         page.eval(inject).await;
@@ -265,7 +343,7 @@ async fn the_policy_holds(page: &Page, scene: &Scene) {
 
 async fn without_scripts(page: &Page, scene: &Scene) {
     page.scripts(false).await;
-    page.open(&scene.url("/status")).await;
+    page.open(&scene.url("/status/details")).await;
     let text = page.eval("document.querySelector('main').innerText").await;
     let text = text.as_str().expect("text");
     for wanted in [
@@ -279,4 +357,34 @@ async fn without_scripts(page: &Page, scene: &Scene) {
     photograph(page, "status-without-scripts").await;
     page.open(&scene.project.url(&scene.server)).await;
     photograph(page, "repository-without-scripts").await;
+}
+
+/// However long the words are that people choose.
+async fn what_people_write_fits(page: &Page, scene: &mut Scene) {
+    let announced = scene
+        .project
+        .announcement_at(now() + 1, &[DOMAIN.to_owned()], &[]);
+    let long = "x".repeat(300);
+    let more = [
+        ("name", long.clone()),
+        ("description", long.clone()),
+        ("web", format!("https://example.org/{long}")),
+    ];
+    let more = more.map(|(name, value)| vec![name.to_owned(), value]);
+    let old = announced
+        .tags
+        .iter()
+        .filter(|tag| tag.first().is_none_or(|name| name != "name"));
+    let tags: Vec<Vec<String>> = old.cloned().chain(more).collect();
+    let tags: Vec<Vec<&str>> = tags
+        .iter()
+        .map(|tag| tag.iter().map(String::as_str).collect())
+        .collect();
+    let tags: Vec<&[&str]> = tags.iter().map(Vec::as_slice).collect();
+    let event = scene.project.owner.event(30617, now() + 2, &tags, "");
+    assert!(scene.client.publish(&event).await.0);
+    page.open(&scene.project.url(&scene.server)).await;
+    let shown = "document.querySelector('h1').textContent.length";
+    assert_eq!(page.eval(shown).await, 300);
+    photograph(page, "repository-long-words").await;
 }

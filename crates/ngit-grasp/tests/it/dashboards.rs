@@ -1,131 +1,193 @@
-//! The dashboard and the alert rules: every metric in them exists, and every metric is in them.
+//! The dashboard and the alert rules: what they ask for exists, and no metric is forgotten.
+
+mod promql;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ngit_grasp::metrics::{Description, Kind, Metrics};
 use testkit::Value;
 
+use self::promql::Labels;
 use crate::support::{get, start};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/ngit-grasp.json");
 const ALERTS: &str = include_str!("../../../../packaging/prometheus/alerts.yml");
+/// What stands before the metrics that no rule watches.
+const NO_RULE: &str = "# Without a rule, and why:";
 
-fn exported() -> BTreeMap<String, Description> {
+fn exported() -> promql::Metrics {
     let metrics = Metrics::new().unwrap();
     let described = metrics.descriptions().iter();
     described.map(|of| (of.name.clone(), of.clone())).collect()
 }
 
-/// What stands as `"expr"` or as the query of a variable, wherever it is.
-fn expressions(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                match field.as_str() {
-                    Some(text) if name == "expr" || name == "query" => found.push(text.to_owned()),
-                    _ => expressions(field, found),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),
-        _ => {}
-    }
-}
-
-fn dashboard() -> Vec<String> {
-    let dashboard: Value = DASHBOARD.parse().unwrap();
-    let mut found = Vec::new();
-    expressions(&dashboard, &mut found);
-    found
-}
-
-fn alerts() -> Vec<String> {
-    let lines = ALERTS.lines().map(str::trim);
-    let found: Vec<String> = lines
-        .filter_map(|line| line.strip_prefix("expr: "))
-        .map(str::to_owned)
-        .collect();
-    assert_eq!(found.len(), ALERTS.matches("- alert: ").count());
-    found
-}
-
-/// The names of metrics in an expression, each with what follows it.
-fn named(expression: &str) -> Vec<(&str, &str)> {
-    let starts = expression.match_indices("ngit_").map(|(at, _)| at);
-    let of = |at: usize| {
-        let rest = &expression[at..];
-        let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
-        rest.split_at(end.unwrap_or(rest.len()))
+/// With what Prometheus itself knows of each server.
+fn known() -> promql::Metrics {
+    let up = Description {
+        name: "up".to_owned(),
+        kind: Kind::Gauge,
+        help: String::new(),
+        labels: Vec::new(),
     };
-    starts.map(of).collect()
+    let mut known = exported();
+    known.insert(up.name.clone(), up);
+    known
 }
 
-/// The metric that a series belongs to.
-fn metric<'m>(name: &str, all: &'m BTreeMap<String, Description>) -> &'m Description {
-    let base = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| {
-        let metric = all.get(name.strip_suffix(part)?)?;
-        (metric.kind == Kind::Histogram).then_some(metric)
-    });
-    let plain = all.get(name).filter(|of| of.kind != Kind::Histogram);
-    base.or(plain)
-        .unwrap_or_else(|| panic!("no series is called {name}"))
+/// What is asked for, and the text that is written of each answer.
+struct Asked {
+    expression: String,
+    text: String,
 }
 
-/// The names before `=` in the braces after a metric.
-fn matched(after: &str) -> Vec<&str> {
-    let braces = after
-        .strip_prefix('{')
-        .and_then(|rest| rest.split('}').next());
-    let parts = braces.into_iter().flat_map(|braces| braces.split(','));
+/// What the panels ask for.
+fn panels() -> Vec<Asked> {
+    let dashboard: Value = DASHBOARD.parse().unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array());
+    let targets = targets.flatten();
+    targets
+        .map(|target| Asked {
+            expression: target["expr"].as_str().unwrap().to_owned(),
+            text: target["legendFormat"].as_str().unwrap().to_owned(),
+        })
+        .collect()
+}
+
+struct Rule {
+    name: String,
+    asked: Asked,
+}
+
+fn rules() -> Vec<Rule> {
+    let rules = ALERTS.split("- alert: ").skip(1);
+    rules
+        .map(|rule| {
+            let mut lines = rule.lines();
+            let name = lines.next().unwrap().to_owned();
+            let expression = lines.next().unwrap().trim().strip_prefix("expr: ");
+            let expression = expression.unwrap_or_else(|| panic!("{name} asks nothing"));
+            let asked = Asked {
+                expression: expression.to_owned(),
+                text: lines.collect(),
+            };
+            Rule { name, asked }
+        })
+        .collect()
+}
+
+/// The metrics that no rule watches, each with the reason.
+fn excused() -> BTreeMap<&'static str, &'static str> {
+    let (_, list) = ALERTS.split_once(NO_RULE).unwrap();
+    let lines = list
+        .lines()
+        .skip(1)
+        .map_while(|line| line.strip_prefix('#'));
+    lines
+        .map(|line| line.trim().split_once(": ").unwrap())
+        .collect()
+}
+
+/// The names in `{{name}}` and `{{ $labels.name }}`.
+fn written(text: &str) -> Labels {
+    let parts = text.split("{{").skip(1);
     parts
-        .filter_map(|part| part.split(['=', '!']).next())
+        .map(|part| part.split("}}").next().unwrap().trim())
+        .map(|name| name.strip_prefix("$labels.").unwrap_or(name).to_owned())
         .collect()
 }
 
-/// The names in `by (...)`.
-fn grouped(expression: &str) -> Vec<&str> {
-    let groups = expression.split("by (").skip(1);
-    let groups = groups.filter_map(|rest| rest.split(')').next());
-    groups
-        .flat_map(|group| group.split(',').map(str::trim))
-        .collect()
+/// The metrics that are asked for.
+fn check(asked: &Asked, known: &promql::Metrics) -> BTreeSet<String> {
+    let read = promql::read(&asked.expression, known);
+    for label in written(&asked.text) {
+        let found = read.labels.contains(&label);
+        assert!(found, "no {label} in what {} gives", asked.expression);
+    }
+    read.metrics
 }
 
 #[test]
-fn every_series_that_is_asked_for_exists_with_its_labels() {
-    let all = exported();
-    let everywhere = ["job", "instance", "le"];
-    for expression in dashboard().iter().chain(&alerts()) {
-        let mut labels: BTreeSet<&str> = everywhere.into();
-        for (name, after) in named(expression) {
-            let metric = metric(name, &all);
-            let own: BTreeSet<&str> = metric.labels.iter().map(String::as_str).collect();
-            for label in matched(after) {
-                let known = own.contains(label) || everywhere.contains(&label);
-                assert!(known, "{name} has no label {label}: {expression}");
-            }
-            labels.extend(own);
-        }
-        for label in grouped(expression) {
-            assert!(labels.contains(label), "no label {label}: {expression}");
+fn every_metric_is_on_the_dashboard_and_what_is_on_it_exists() {
+    let exported = exported();
+    let shown = panels()
+        .iter()
+        .flat_map(|asked| check(asked, &exported))
+        .collect();
+    let all: BTreeSet<String> = exported.into_keys().collect();
+    let missing: Vec<_> = all.difference(&shown).collect();
+    assert!(missing.is_empty(), "not on the dashboard: {missing:?}");
+}
+
+#[test]
+fn what_a_dashboard_can_be_narrowed_to_exists() {
+    let dashboard: Value = DASHBOARD.parse().unwrap();
+    let known = exported();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let mut narrowed = Labels::new();
+    for variable in variables.iter().filter(|of| of["type"] == "query") {
+        let query = variable["query"]["query"].as_str().unwrap();
+        let asked = query.strip_prefix("label_values(").unwrap();
+        let (series, label) = asked.strip_suffix(')').unwrap().rsplit_once(", ").unwrap();
+        assert!(
+            promql::read(series, &known).labels.contains(label),
+            "{query}"
+        );
+        narrowed.insert(variable["name"].as_str().unwrap().to_owned());
+    }
+    for Asked { expression, .. } in panels() {
+        for name in &narrowed {
+            let used = expression.contains(&format!("{name}=~\"${name}\""));
+            assert!(used, "not narrowed by {name}: {expression}");
         }
     }
 }
 
 #[test]
-fn every_metric_is_on_the_dashboard() {
+fn every_metric_has_a_rule_or_a_reason_to_have_none() {
+    let known = known();
+    let mut watched = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    for Rule { name, asked } in rules() {
+        watched.extend(check(&asked, &known));
+        for part in ["severity: ", "summary: ", "description: "] {
+            assert!(asked.text.contains(part), "{name} has no {part}");
+        }
+        assert!(names.insert(name.clone()), "twice: {name}");
+    }
+    watched.remove("up");
+    let excused = excused();
     let all = exported();
-    let asked = dashboard();
-    let shown: BTreeSet<&str> = asked
-        .iter()
-        .flat_map(|expression| named(expression))
-        .map(|(name, _)| metric(name, &all).name.as_str())
-        .collect();
-    let missing: Vec<&String> = all
-        .keys()
-        .filter(|name| !shown.contains(name.as_str()))
-        .collect();
-    assert!(missing.is_empty(), "not on the dashboard: {missing:?}");
+    for name in all.keys() {
+        let (ruled, excused) = (watched.contains(name), excused.contains_key(name.as_str()));
+        assert_ne!(ruled, excused, "{name}: rule {ruled}, excuse {excused}");
+    }
+    for (name, reason) in excused {
+        assert!(all.contains_key(name), "no metric is called {name}");
+        assert!(!reason.is_empty(), "{name} has no rule and no reason");
+    }
+}
+
+#[test]
+fn what_prometheus_would_refuse_or_never_match_is_found() {
+    let known = known();
+    let fails = |text: &str| std::panic::catch_unwind(|| promql::read(text, &known)).is_err();
+    assert!(!fails("sum by (result) (rate(ngit_pushes_total[5m])) > 0"));
+    for wrong in [
+        "sum by (result) (rate(ngit_pushes_total[5m]) > 0",
+        "sum by (reason) (rate(ngit_pushes_total[5m])) > 0",
+        "sum(rate(ngit_pushes[5m])) > 0",
+        "rate(ngit_pushes_total) > 0",
+        "rate(ngit_connections[5m]) > 0",
+        "rat(ngit_pushes_total[5m]) > 0",
+        "ngit_pushes_total{reason=\"failed\"} > 0",
+        "ngit_pushes_total{result=\"faild\"} > 0",
+        "ngit_pushes_total{result=~\"failed|faild\"} > 0",
+        "ngit_git_seconds > 0",
+        "ngit_disk_free_bytes < ngit_disk_least_bytes",
+    ] {
+        assert!(fails(wrong), "{wrong}");
+    }
 }
 
 #[test]
@@ -152,12 +214,33 @@ fn what_a_server_exports_is_what_is_described() {
     let server = start(&[]);
     let page = get(server.addr(), "/metrics").body;
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let mut count = 0;
-    for line in types {
-        let (name, kind) = line.split_once(' ').unwrap();
-        let expected = format!("{:?}", all[name].kind).to_lowercase();
-        assert_eq!(kind, expected, "{name}");
-        count += 1;
+    let types: BTreeMap<&str, &str> = types.filter_map(|line| line.split_once(' ')).collect();
+    for (name, kind) in &types {
+        let expected = format!("{:?}", all[*name].kind).to_lowercase();
+        assert_eq!(*kind, expected, "{name}");
     }
-    assert!(count > 30, "{page}");
+    for (name, described) in &all {
+        // There is no other relay yet.
+        let waits = described.labels.iter().any(|label| label.name == "relay");
+        assert_eq!(types.contains_key(name.as_str()), !waits, "{name}");
+    }
+}
+
+fn value(page: &str, series: &str) -> f64 {
+    let found = page.lines().find_map(|line| line.strip_prefix(series));
+    let found = found.unwrap_or_else(|| panic!("no {series}: {page}"));
+    found.trim().parse().unwrap()
+}
+
+#[test]
+fn the_first_scrape_tells_the_room_on_the_disks_and_since_when_the_server_runs() {
+    let server = start(&[("NGIT_MIN_FREE_BYTES", "1000000")]);
+    let page = get(server.addr(), "/metrics").body;
+    assert!(value(&page, "ngit_disk_free_bytes{disk=\"git\"}") > 0.0);
+    assert!(value(&page, "ngit_disk_free_bytes{disk=\"relay\"}") > 0.0);
+    assert_eq!(value(&page, "ngit_disk_least_bytes"), 1e6);
+    assert!(value(&page, "ngit_store_bytes") > 0.0);
+    assert_eq!(value(&page, "ngit_sync_coverage_ratio"), 1.0);
+    let age = testkit::now() as f64 - value(&page, "process_start_time_seconds");
+    assert!((0.0..60.0).contains(&age), "{age}");
 }

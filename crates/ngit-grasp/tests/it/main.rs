@@ -35,6 +35,7 @@ mod nip01;
 mod nip77;
 mod nips;
 mod packaging;
+mod purge;
 mod repair;
 mod status;
 mod status_page;

@@ -30,20 +30,36 @@ async fn strangers_are_told_a_summary_and_the_operator_everything() {
         ("NGIT_STATUS_TOKEN", TOKEN),
     ]);
     let addr = server.addr();
-    eventually("the operator sees the relay by name", || async {
-        get(addr, "/status").body.contains(&url) && get(addr, "/api/status").body.contains(&url)
-    })
-    .await;
     let bearer = format!("Bearer {TOKEN}");
     let with_token = [STRANGER, ("Authorization", bearer.as_str())];
-    for path in ["/status", "/status/details", "/api/status"] {
+    eventually("the operator sees the relay by name", || async {
+        let page = request(addr, "GET", "/status", &with_token).body;
+        page.contains(&url)
+    })
+    .await;
+    for path in [
+        "/status",
+        "/status/details",
+        "/status/details/json",
+        "/api/status",
+    ] {
         let whole = request(addr, "GET", path, &with_token);
         assert_eq!(whole.status, 200, "{path}");
         assert!(whole.body.contains(&url), "{path}");
         assert_eq!(whole.header("cache-control"), Some("no-store"), "{path}");
     }
-    for path in ["/status", "/api/status"] {
-        let summary = request(addr, "GET", path, &[STRANGER]);
+    let metrics = request(addr, "GET", "/metrics", &with_token);
+    assert!(metrics.body.contains(&url), "{}", metrics.body);
+    // Where there is a token, a proxy that names nobody does not pass for the operator.
+    for (path, headers) in [
+        ("/status", &[STRANGER][..]),
+        ("/api/status", &[STRANGER]),
+        ("/metrics", &[STRANGER]),
+        ("/status", &[]),
+        ("/api/status", &[]),
+        ("/metrics", &[]),
+    ] {
+        let summary = request(addr, "GET", path, headers);
         assert_eq!(summary.status, 200, "{path}");
         let port = other.addr().port().to_string();
         assert!(!summary.body.contains(&url), "{path}: {}", summary.body);
@@ -54,7 +70,11 @@ async fn strangers_are_told_a_summary_and_the_operator_everything() {
     assert_eq!(summary["sync"]["relays_tracked"], 1);
     assert_eq!(summary["sync"]["relays"], Value::Null);
     assert_eq!(summary["machine"]["disks"], Value::Null);
-    for path in ["/status/details", "/status/details/events"] {
+    for path in [
+        "/status/details",
+        "/status/details/json",
+        "/status/details/events",
+    ] {
         let refused = request(addr, "GET", path, &[STRANGER]);
         assert_eq!(refused.status, 401, "{path}");
         let asks = refused.header("www-authenticate").unwrap_or_default();
@@ -175,7 +195,10 @@ async fn the_stream_brings_what_happens_and_ends_with_the_server() {
 
 #[test]
 fn one_address_has_a_few_streams_and_the_operator_always_finds_room() {
-    let server = start(&[("NGIT_TRUSTED_PROXIES", "127.0.0.1")]);
+    let server = start(&[
+        ("NGIT_TRUSTED_PROXIES", "127.0.0.1"),
+        ("NGIT_STATUS_TOKEN", TOKEN),
+    ]);
     let mut open = Vec::new();
     for _ in 0..4 {
         let mut stream = Stream::open(server.addr(), "/status/events", &[STRANGER]);
@@ -187,7 +210,9 @@ fn one_address_has_a_few_streams_and_the_operator_always_finds_room() {
     assert_eq!(fifth.header("retry-after"), Some("60"));
     let another = [("X-Forwarded-For", "203.0.113.10")];
     Stream::open(server.addr(), "/status/events", &another).until("event: status");
-    Stream::open(server.addr(), "/status/details/events", &[]).until("event: status");
+    let bearer = format!("Bearer {TOKEN}");
+    let operator = [("Authorization", bearer.as_str())];
+    Stream::open(server.addr(), "/status/details/events", &operator).until("event: status");
     drop(open.pop());
     let deadline = Instant::now() + DEADLINE;
     // The server sees that somebody is gone when it sends the next update.

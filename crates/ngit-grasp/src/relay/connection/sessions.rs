@@ -81,7 +81,7 @@ impl Sessions {
         };
         self.names.insert(name, key);
         self.sessions.insert(key, session);
-        self.relay.metrics.neg_sessions.inc();
+        self.relay.metrics.relay.neg_sessions.inc();
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Sessions {
         let session = self.sessions.remove(&key)?;
         self.names.remove(&session.name);
         session.work.abort();
-        self.relay.metrics.neg_sessions.dec();
+        self.relay.metrics.relay.neg_sessions.dec();
         Some(session)
     }
 }
@@ -191,7 +191,7 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         for session in self.sessions.values() {
             session.work.abort();
-            self.relay.metrics.neg_sessions.dec();
+            self.relay.metrics.relay.neg_sessions.dec();
         }
     }
 }

@@ -75,7 +75,7 @@ async fn an_answer_that_does_not_come_keeps_nobody_from_saying_goodbye() {
     let event = testkit::Author::new(1).event(1, testkit::now(), &[], "unanswered");
     let text = format!(r#"["EVENT",{}]"#, event.json());
     client.send(Said::text(text)).await.unwrap();
-    while silent.relay.metrics.events_received.get() == 0 {
+    while silent.relay.metrics.relay.events_received.get() == 0 {
         tokio::task::yield_now().await;
     }
     silent.phase.send(Phase::Stopping).unwrap();

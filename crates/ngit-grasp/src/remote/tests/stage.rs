@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use grasp_core::sync::io::{End, FromRelay, ToRelay};
 use grasp_core::{ConnNo, Event, Filter, Limits, RelayNo, RelayUrl, SubNo};
 use grasp_store::Store;
-use secp256k1::SecretKey;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::config::AuthKey;
 use crate::driver::{self, Heard, Inbox, Submission};
+use crate::identity::Identity;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::remote::auth::Signer;
@@ -38,7 +39,7 @@ pub struct Stage {
 }
 
 pub fn options() -> Options {
-    let owner = SecretKey::from_secret_bytes([7; 32]).unwrap();
+    let owner = Identity::present(Some(&"07".repeat(32)), Path::new("nowhere")).unwrap();
     Options {
         allow_private: true,
         connect_timeout: PATIENCE,
