@@ -205,6 +205,7 @@ impl GitCommand {
             child,
         };
         running.limit_memory(self.memory)?;
+        running.go_first();
         running.set_priority(self.priority);
         Ok(running)
     }
@@ -297,6 +298,14 @@ impl Running {
         Ok(())
     }
 
+    /// Where memory runs out, the kernel ends something: rather one request than the server.
+    fn go_first(&self) {
+        if let Some(pid) = self.child.id() {
+            // A system without it chooses by size, which is mostly the same.
+            let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), before_us());
+        }
+    }
+
     fn set_priority(&self, nice: Option<i32>) {
         if let (Some(nice), Some(pid)) = (nice, self.pid()) {
             // A favour to others; without it the work is the same.
@@ -309,6 +318,16 @@ impl Running {
         let id = i32::try_from(self.child.id()?).ok()?;
         rustix::process::Pid::from_raw(id)
     }
+}
+
+/// As if half of all memory were its own, beside what counts against us.
+fn before_us() -> &'static str {
+    static SCORE: OnceLock<String> = OnceLock::new();
+    SCORE.get_or_init(|| {
+        let ours = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+        let ours: i32 = ours.trim().parse().unwrap_or(0);
+        ours.saturating_add(500).min(1_000).to_string()
+    })
 }
 
 /// Git processes that run now.
@@ -337,8 +356,13 @@ impl Finished {
     }
 
     /// Ended by a signal, as when memory is refused or the kernel needs it back.
-    pub fn was_killed(&self) -> bool {
+    fn was_killed(&self) -> bool {
         self.status.code().is_none()
+    }
+
+    pub fn ran_out_of_memory(&self) -> bool {
+        let says = |words: &str| self.stderr.contains(words);
+        self.was_killed() || says("ut of memory") || says("mmap failed")
     }
 
     pub fn into_error(self) -> GitError {
@@ -425,6 +449,34 @@ mod tests {
     #[test]
     fn the_real_git_answers() {
         assert!(Git.version().unwrap().major >= 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_process_is_bounded_gives_way_and_goes_before_the_server() {
+        let repo = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("git")
+            .args(["init", "-q", "--bare"])
+            .arg(repo.path())
+            .status();
+        assert!(made.unwrap().success());
+        let waiting = GitCommand::new("cat-file", repo.path())
+            .flag("--batch")
+            .memory(1 << 30)
+            .priority(10)
+            .spawn(Stdio::piped(), Stdio::piped())
+            .unwrap();
+        let of = |file: &str| {
+            let path = format!("/proc/{}/{file}", waiting.child.id().unwrap());
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert_eq!(of("oom_score_adj").trim(), before_us());
+        let limits = of("limits");
+        let memory = limits
+            .lines()
+            .find(|line| line.starts_with("Max data size"));
+        assert!(memory.unwrap().contains("1073741824"), "{limits}");
+        assert_eq!(of("stat").split(' ').nth(18), Some("10"));
     }
 
     #[tokio::test]

@@ -103,6 +103,9 @@ pub struct CommandReader {
 }
 
 const MAX_SHOWN: usize = 100;
+/// As long as the longest that can be hosted: beyond it a name cannot be right, and is not worth
+/// an answer that repeats it.
+const MAX_NAME: usize = 1_024;
 
 impl CommandReader {
     pub fn new(limits: CommandLimits) -> Self {
@@ -194,12 +197,12 @@ impl CommandReader {
 
 impl Command {
     /// `old new name`, one space each; a name may hold anything but NUL and control characters,
-    /// so that it can be repeated in an answer.
+    /// and is not long, so that it can be repeated in an answer.
     fn parse(line: &[u8]) -> Option<Self> {
         let line = text(line)?;
         let (old, rest) = line.split_once(' ')?;
         let (new, name) = rest.split_once(' ')?;
-        if name.is_empty() || name.contains(char::is_control) {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
             return None;
         }
         Some(Self {

@@ -27,6 +27,8 @@ pub enum GitError {
     Busy(PathBuf),
     #[error("a new pack needs {needed} bytes, with those that stay free, and the disk has {free}")]
     NoSpace { needed: u64, free: u64 },
+    #[error("the disk is full: {0}")]
+    DiskFull(String),
     #[error("object {0} is not here")]
     MissingObject(ObjectId),
     #[error("{0} and {1} cannot both exist")]
@@ -92,7 +94,12 @@ impl GitError {
 
     /// The disk is too full for it; the same call may succeed later.
     pub fn is_no_space(&self) -> bool {
-        matches!(self, Self::NoSpace { .. })
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Self::NoSpace { .. } | Self::DiskFull(_) => true,
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            _ => false,
+        }
     }
 
     pub fn is_timeout(&self) -> bool {
@@ -124,5 +131,23 @@ impl GitError {
                 | Self::MissingObject(_)
                 | Self::RefConflict(..)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_known_and_nobody_elses_fault() {
+        let io = |kind: io::ErrorKind| GitError::io(Path::new("/x"))(kind.into());
+        for full in [
+            GitError::DiskFull("write error".to_owned()),
+            io(io::ErrorKind::StorageFull),
+            io(io::ErrorKind::QuotaExceeded),
+        ] {
+            assert!(full.is_no_space() && !full.is_client_fault(), "{full}");
+        }
+        assert!(!io(io::ErrorKind::PermissionDenied).is_no_space());
     }
 }

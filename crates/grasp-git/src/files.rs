@@ -9,6 +9,16 @@ use crate::error::GitError;
 
 const SYNCED_AT_ONCE: usize = 8;
 
+/// Runs what waits for the disk where it keeps nobody else waiting.
+pub(crate) async fn off_the_loop<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(stopped) => Err(GitError::Spawn(stopped.into())),
+    }
+}
+
 pub(crate) fn sync(path: &Path) -> Result<(), GitError> {
     File::open(path)
         .and_then(|file| file.sync_all())

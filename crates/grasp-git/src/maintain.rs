@@ -8,7 +8,7 @@ use grasp_core::git::{ObjectId, ObjectKind};
 use crate::adopt;
 use crate::command::GitCommand;
 use crate::error::GitError;
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::repo::Repo;
 
 /// What `fsck` found.
@@ -33,8 +33,20 @@ pub(crate) const REPACK_SETTINGS: &[&str] = &[
     "pack.threads=1",
     "pack.windowMemory=64m",
 ];
+/// Git takes some 250 bytes for each object that it walks over and packs, and 200 MB beside: 15
+/// million objects fit. Files above the threshold of `REPACK_SETTINGS` are not read as a whole.
+const MAX_MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+/// Whoever fetches or pushes goes before it.
+const PRIORITY: i32 = 10;
 const MAX_PRINTED: usize = 64 * 1024;
 const MAX_PROBLEMS: usize = 1_000;
+
+/// A command for which nobody waits.
+pub(crate) fn upkeep(name: &'static str, repo: &Repo) -> GitCommand {
+    GitCommand::new(name, repo.dir())
+        .memory(MAX_MEMORY)
+        .priority(PRIORITY)
+}
 
 impl Repo {
     pub fn needs_repack(&self) -> Result<bool, GitError> {
@@ -48,11 +60,9 @@ impl Repo {
     /// Objects that no ref reaches stay: a state that needs them may come. `Busy` if one is
     /// running or objects are just being taken over.
     pub async fn repack(&self, deadline: Duration) -> Result<(), GitError> {
-        let _only_one = Claim::take(&self.dir().join(REPACKING))?;
-        if adopt::is_under_way(self)? {
-            return Err(GitError::Busy(self.objects_dir()));
-        }
-        let (finished, _) = GitCommand::new("repack", self.dir())
+        let repo = self.clone();
+        let _only_one = off_the_loop(move || repo.claim_repack()).await?;
+        let (finished, _) = upkeep("repack", self)
             .settings(REPACK_SETTINGS)
             .flag("-d")
             .flag("-l")
@@ -67,9 +77,18 @@ impl Repo {
         }
     }
 
-    /// Checks that everything the refs reach is here. Empty if all is well.
+    fn claim_repack(&self) -> Result<Claim, GitError> {
+        let only_one = Claim::take(&self.dir().join(REPACKING))?;
+        match adopt::is_under_way(self)? {
+            true => Err(GitError::Busy(self.objects_dir())),
+            false => Ok(only_one),
+        }
+    }
+
+    /// Checks that everything the refs reach is here. Empty if all is well; an error if the check
+    /// could not come to its end.
     pub async fn fsck_connectivity(&self, deadline: Duration) -> Result<Vec<Problem>, GitError> {
-        let (finished, printed) = GitCommand::new("fsck", self.dir())
+        let (finished, printed) = upkeep("fsck", self)
             .flag("--connectivity-only")
             .flag("--no-dangling")
             .flag("--no-progress")
@@ -77,6 +96,9 @@ impl Repo {
             .await?;
         if finished.is_ok() {
             return Ok(Vec::new());
+        }
+        if finished.ran_out_of_memory() {
+            return Err(finished.into_error());
         }
         let printed = String::from_utf8_lossy(&printed);
         let lines = printed.lines().chain(finished.stderr.lines());

@@ -32,6 +32,8 @@ type Handle = gix_odb::store::Handle<Arc<gix_odb::Store>>;
 /// Commits and tags of real histories stay below 1 MiB; a chain of deltas can hide a larger
 /// object behind a small one, therefore the limit on every allocation.
 const MAX_READ: u64 = 1024 * 1024;
+/// Of a commit that is shown: a page has a hundred of them, and anybody may ask for it.
+const MAX_SHOWN: u64 = 64 * 1024;
 const MAX_ALLOCATION: usize = 16 * 1024 * 1024;
 /// A tag of a tag of a tag.
 const MAX_TAGS: usize = 64;
@@ -48,8 +50,13 @@ impl Objects {
 
     /// None if the object is not here.
     pub fn kind(&self, id: &ObjectId) -> Result<Option<ObjectKind>, GitError> {
+        self.look(id).map(|found| found.map(|(kind, _)| kind))
+    }
+
+    /// Its kind and its size.
+    fn look(&self, id: &ObjectId) -> Result<Option<(ObjectKind, u64)>, GitError> {
         self.ask(|handle| handle.try_header(&gix(id)))
-            .map(|found| found.map(|header| kind(header.kind())))
+            .map(|found| found.map(|header| (kind(header.kind()), header.size())))
     }
 
     /// Of many objects, most of which may not be here. For all that are not found the disk is
@@ -99,28 +106,26 @@ impl Objects {
     pub fn peel(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
         let mut id = *id;
         for _ in 0..MAX_TAGS {
-            match self.kind(&id)? {
+            let content = match self.look(&id)? {
                 None => return Ok(None),
-                Some(ObjectKind::Tag) => {}
+                Some((ObjectKind::Tag, size)) if size <= MAX_READ => self.content(&id)?,
+                Some((ObjectKind::Tag, _)) => None,
                 Some(_) => return Ok(Some(id)),
-            }
-            let target = self.read(&id)?.as_deref().and_then(tag_target);
+            };
+            let target = content.as_deref().and_then(tag_target);
             id = target.ok_or_else(|| self.damaged(format!("tag {id} cannot be read")))?;
         }
         Err(self.damaged(format!("tags are nested too deep at {id}")))
     }
 
-    /// None if it is not here, not a commit, or not readable as one.
+    /// None if it is not here, not a commit, too large for a page, or not readable as one.
     pub fn commit_summary(&self, id: &ObjectId) -> Result<Option<CommitSummary>, GitError> {
-        if self.kind(id)? != Some(ObjectKind::Commit) {
-            return Ok(None);
-        }
-        let content = self.read(id)?;
+        let content = self.commit(id, MAX_SHOWN)?;
         Ok(content.as_deref().and_then(CommitSummary::parse))
     }
 
-    /// The last commits of a branch, along first parents: at most so many. It ends where one is
-    /// not here or cannot be read.
+    /// The last commits of a branch, along first parents: at most so many. It ends where one has
+    /// no summary.
     pub fn log(
         &self,
         tip: &ObjectId,
@@ -129,30 +134,33 @@ impl Objects {
         let mut log = Vec::new();
         let mut next = Some(*tip);
         while let Some(id) = next.filter(|_| log.len() < most) {
-            let Some(summary) = self.commit_summary(&id)? else {
+            let content = self.commit(&id, MAX_SHOWN)?.unwrap_or_default();
+            let Some(summary) = CommitSummary::parse(&content) else {
                 break;
             };
             log.push((id, summary));
-            next = self.first_parent(&id)?;
+            next = first_parent(&content);
         }
         Ok(log)
     }
 
     /// None for what is no commit, has no parent, or cannot be read.
     pub(crate) fn first_parent(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
-        if self.kind(id)? != Some(ObjectKind::Commit) {
-            return Ok(None);
-        }
-        Ok(self.read(id)?.as_deref().and_then(first_parent))
+        let content = self.commit(id, MAX_READ)?;
+        Ok(content.as_deref().and_then(first_parent))
     }
 
-    /// None if it is not here or too large to be looked at.
-    fn read(&self, id: &ObjectId) -> Result<Option<Vec<u8>>, GitError> {
-        let id = gix(id);
-        let header = self.ask(|handle| handle.try_header(&id))?;
-        if header.is_none_or(|header| header.size() > MAX_READ) {
-            return Ok(None);
+    /// None if it is not here, no commit, or larger than that.
+    fn commit(&self, id: &ObjectId, most: u64) -> Result<Option<Vec<u8>>, GitError> {
+        match self.look(id)? {
+            Some((ObjectKind::Commit, size)) if size <= most => self.content(id),
+            _ => Ok(None),
         }
+    }
+
+    /// For what was looked at: its size is known not to be too much.
+    fn content(&self, id: &ObjectId) -> Result<Option<Vec<u8>>, GitError> {
+        let id = gix(id);
         self.ask(|handle| {
             let mut content = Vec::new();
             let found = handle.try_find(&id, &mut content);

@@ -16,12 +16,11 @@ use grasp_core::git::{ObjectId, ObjectKind};
 use tempfile::TempDir;
 
 use crate::adopt::{self, LooseName};
-use crate::command::GitCommand;
 use crate::error::GitError;
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::garbage::Weight;
 use crate::gate;
-use crate::maintain::{REPACK_SETTINGS, REPACKING};
+use crate::maintain::{REPACK_SETTINGS, REPACKING, upkeep};
 use crate::objects::Objects;
 use crate::repo::{PRUNING, Repo, temporary_in};
 
@@ -45,10 +44,6 @@ pub struct Pruned {
 /// Objects of young packs that are walked from; 41 bytes of input for each. With more, the prune
 /// has to wait until they are old.
 const MAX_YOUNG: u64 = 2_000_000;
-const PRIORITY: i32 = 10;
-/// Git takes some 250 bytes for each object that it walks over and packs, and 200 MB beside: 15
-/// million objects fit. Files above the threshold of `REPACK_SETTINGS` are not read as a whole.
-const MAX_MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 /// Of each pack that is no object: its first words and its checksum.
 const PACK_FRAME: u64 = 12 + 20;
 /// For one number.
@@ -61,7 +56,7 @@ impl Repo {
     /// [`Repo::prepare_prune`].
     pub async fn prune(&self, keep: &[ObjectId], limits: PruneLimits) -> Result<Pruned, GitError> {
         match self.prepare_prune(keep, limits).await? {
-            Some(prepared) => blocking(move || prepared.drop_old()).await,
+            Some(prepared) => off_the_loop(move || prepared.drop_old()).await,
             None => Ok(Pruned::default()),
         }
     }
@@ -78,14 +73,14 @@ impl Repo {
         let (grace, deadline) = (limits.grace, limits.deadline);
         let left = || deadline.saturating_sub(began.elapsed());
         let (repo, keep) = (self.clone(), keep.iter().copied().collect());
-        let mut plan = blocking(move || Plan::make(repo, keep, grace)).await?;
+        let mut plan = off_the_loop(move || Plan::make(repo, keep, grace)).await?;
         if plan.packs.is_empty() && plan.loose.is_empty() || plan.is_done_already() {
             return Ok(None);
         }
-        let plan = blocking(move || plan.find_roots(deadline).map(|()| plan)).await?;
+        let plan = off_the_loop(move || plan.find_roots(deadline).map(|()| plan)).await?;
         let weight = plan.weigh(left()).await?;
         if !weight.is_worth_a_prune() {
-            blocking(move || plan.note_done()).await?;
+            off_the_loop(move || plan.note_done()).await?;
             return Ok(None);
         }
         plan.find_room(weight.reached, limits.min_free)?;
@@ -228,13 +223,11 @@ impl Plan {
     }
 
     async fn weigh(&self, deadline: Duration) -> Result<Weight, GitError> {
-        let command = GitCommand::new("rev-list", self.repo.dir())
+        let command = upkeep("rev-list", &self.repo)
             .flag("--objects")
             .flag("--disk-usage")
             .flag("--all")
-            .flag("--stdin")
-            .memory(MAX_MEMORY)
-            .priority(PRIORITY);
+            .flag("--stdin");
         let input = lines(self.roots.iter().chain(&self.leaves));
         let (finished, printed) = command.run(input, MAX_PRINTED, deadline).await?;
         if !finished.is_ok() {
@@ -276,15 +269,13 @@ impl Plan {
         let made = temporary_in(&objects, PRUNING)?;
         files::make_dir(&made.path().join("pack"))?;
         let _scraps = Scraps::watch(&objects.join("pack"))?;
-        let mut command = GitCommand::new("pack-objects", self.repo.dir())
+        let mut command = upkeep("pack-objects", &self.repo)
             .settings(REPACK_SETTINGS)
             .flag("--all")
             .flag("--local")
             .flag("--non-empty")
             .flag("--delta-base-offset")
-            .flag("-q")
-            .memory(MAX_MEMORY)
-            .priority(PRIORITY);
+            .flag("-q");
         for pack in &self.young {
             command = command.pack("--keep-pack=", pack);
         }
@@ -483,14 +474,4 @@ fn sizes(paths: &[PathBuf]) -> Result<u64, GitError> {
     let size = |path: &PathBuf| fs::metadata(path).map(|found| found.len());
     let size = |path: &PathBuf| size(path).map_err(GitError::io(path));
     paths.iter().map(size).sum()
-}
-
-/// Away from the event loop.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(stopped) => Err(GitError::Spawn(stopped.into())),
-    }
 }

@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use crate::adopt;
 use crate::command::{Finished, GitCommand, tail_of};
 use crate::error::{GitError, PackFault};
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::gate;
 use crate::objects::Objects;
 use crate::repo::{INCOMING, Repo, temporary_in};
@@ -217,7 +217,9 @@ impl Quarantine {
         let (finished, _) = self.in_time("rev-list", deadline, work).await?;
         match finished.is_ok() {
             true => Ok(()),
-            false if ran_out(&finished) => Err(PackFault::TooCostly(finished.stderr).into()),
+            false if finished.ran_out_of_memory() => {
+                Err(PackFault::TooCostly(finished.stderr).into())
+            }
             false => Err(GitError::NotConnected(finished.stderr)),
         }
     }
@@ -323,11 +325,7 @@ impl Quarantine {
         complete: Complete,
     ) -> Result<Vec<u8>, GitError> {
         let (repo, dir) = (self.repo.clone(), self.dir.path().to_owned());
-        let read = move || revisions(&repo, &Objects::open(&dir)?, &tips, &complete);
-        match tokio::task::spawn_blocking(read).await {
-            Ok(result) => result,
-            Err(stopped) => Err(GitError::Spawn(stopped.into())),
-        }
+        off_the_loop(move || revisions(&repo, &Objects::open(&dir)?, &tips, &complete)).await
     }
 
     fn command(&self, name: &'static str) -> GitCommand {
@@ -446,22 +444,28 @@ fn late(step: &str, after: Duration) -> GitError {
     }
 }
 
-fn ran_out(finished: &Finished) -> bool {
-    let says = |words: &str| finished.stderr.contains(words);
-    finished.was_killed() || says("ut of memory") || says("mmap failed")
-}
+/// What git ends with when the disk, or our part of it, is full. Nothing that a stranger chose
+/// comes last in what it says.
+const DISK_FULL: [&str; 2] = [": No space left on device", ": Disk quota exceeded"];
 
-fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), PackFault> {
+fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Result<(), GitError> {
     if finished.is_ok() {
         return match printed.len() {
             0..=PRINTED => Ok(()),
-            _ => Err(PackFault::TrailingBytes),
+            _ => Err(PackFault::TrailingBytes.into()),
         };
     }
     let reason = finished.stderr.lines().last().unwrap_or_default();
     let reason = reason.trim_start_matches("fatal: ").to_owned();
+    match DISK_FULL.iter().any(|words| reason.ends_with(words)) {
+        true => Err(GitError::DiskFull(reason)),
+        false => Err(fault(&finished, reason, limits).into()),
+    }
+}
+
+fn fault(finished: &Finished, reason: String, limits: &PackLimits) -> PackFault {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    Err(if ran_out(&finished) {
+    if finished.ran_out_of_memory() {
         PackFault::TooCostly(reason)
     } else if says(&["early EOF"]) {
         PackFault::Truncated
@@ -478,5 +482,41 @@ fn judge((finished, printed): (Finished, Vec<u8>), limits: &PackLimits) -> Resul
         PackFault::Incomplete(reason)
     } else {
         PackFault::Malformed(reason)
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn judged(stderr: &str) -> GitError {
+        let finished = Finished {
+            name: "index-pack",
+            status: ExitStatus::from_raw(128 << 8),
+            stderr: stderr.to_owned(),
+        };
+        judge((finished, Vec::new()), &PackLimits::default()).unwrap_err()
+    }
+
+    #[test]
+    fn a_full_disk_is_not_the_senders_fault() {
+        for full in [
+            "fatal: write error: No space left on device",
+            "fatal: unable to create temporary file: Disk quota exceeded",
+        ] {
+            let error = judged(full);
+            assert!(error.is_no_space() && !error.is_client_fault(), "{error}");
+        }
+    }
+
+    #[test]
+    fn nobody_can_make_the_disk_look_full() {
+        let forged = "error: object 1234: gitmodulesUrl: disallowed: No space left on device\n\
+                      fatal: fsck error in packed object";
+        let error = judged(forged);
+        assert!(!error.is_no_space() && error.is_client_fault(), "{error}");
+    }
 }

@@ -6,21 +6,26 @@ use bytes::{Bytes, BytesMut};
 use crate::commands::Capabilities;
 use crate::pktline::{self, Band};
 
-/// What became of a push.
+/// What became of a push, which happens as a whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct Report<'a> {
     /// Why the objects were not taken, if they were not.
-    pub unpack_error: Option<String>,
-    /// In the order of the commands: the name as it was sent, and why not, if not.
-    pub refs: Vec<(String, Option<String>)>,
+    pub unpack_error: Option<&'a str>,
+    /// In the order of the commands, the names as they were sent.
+    pub refs: Vec<&'a str>,
+    /// Why none of them was moved.
+    pub refused: Option<&'a str>,
     /// Shown as `remote: ...`, where the client can.
-    pub messages: Vec<String>,
+    pub messages: Vec<&'a str>,
 }
 
-/// Longer reasons are for the messages.
-const MAX_REASON: usize = 1_000;
+/// Bytes of a line.
+const MAX_LINE: usize = 1_024;
+/// Bytes of the reason, said again for each ref. Beyond 2,000 refs it is cut short, and stands in
+/// the messages as a whole.
+const MAX_REASONS: usize = 2 * 1024 * 1024;
 
-impl Report {
+impl Report<'_> {
     /// The body of the response.
     pub fn encode(&self, capabilities: &Capabilities) -> Bytes {
         let mut out = BytesMut::new();
@@ -30,7 +35,7 @@ impl Report {
         }
         for message in &self.messages {
             for line in message.lines() {
-                let line = format!("{}\n", plain(line));
+                let line = format!("{}\n", plain(line, MAX_LINE));
                 pktline::put_band(&mut out, Band::Progress, line.as_bytes());
             }
         }
@@ -44,12 +49,16 @@ impl Report {
         if !capabilities.report_status && !capabilities.report_status_v2 {
             return out.freeze();
         }
-        let unpack = self.unpack_error.as_deref().map_or("ok".to_owned(), plain);
+        let unpack = self.unpack_error.map(|why| plain(why, MAX_LINE));
+        let unpack = unpack.as_deref().unwrap_or("ok");
         pktline::put_text(&mut out, &format!("unpack {unpack}\n"));
-        for (name, refused) in &self.refs {
-            let line = match refused {
-                None => format!("ok {}\n", plain(name)),
-                Some(reason) => format!("ng {} {}\n", plain(name), plain(reason)),
+        let most = MAX_LINE.min(MAX_REASONS / self.refs.len().max(1));
+        let reason = self.refused.map(|reason| plain(reason, most));
+        for name in &self.refs {
+            let name = plain(name, MAX_LINE);
+            let line = match &reason {
+                None => format!("ok {name}\n"),
+                Some(reason) => format!("ng {name} {reason}\n"),
             };
             pktline::put_text(&mut out, &line);
         }
@@ -58,31 +67,31 @@ impl Report {
     }
 }
 
-/// One line that does nothing to a terminal and is never empty.
-fn plain(text: &str) -> String {
-    let cleaned = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let cleaned: String = cleaned.take(MAX_REASON).collect();
+/// One line of so many bytes at most, which does nothing to a terminal and is never empty.
+fn plain(text: &str, most: usize) -> String {
+    let within = |(at, c): &(usize, char)| at + c.len_utf8() <= most;
+    let kept = text.char_indices().take_while(within);
+    let cleaned: String = kept.map(|(_, c)| unless_control(c)).collect();
     match cleaned.trim() {
         "" => "-".to_owned(),
         trimmed => trimmed.to_owned(),
     }
 }
 
+fn unless_control(c: char) -> char {
+    if c.is_control() { ' ' } else { c }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> Report<'static> {
         Report {
             unpack_error: None,
-            refs: vec![
-                ("refs/heads/a".to_owned(), None),
-                (
-                    "refs/heads/b".to_owned(),
-                    Some("no\nway\u{1b}[31m".to_owned()),
-                ),
-            ],
-            messages: vec!["first\nsecond\u{7}".to_owned()],
+            refs: vec!["refs/heads/a", "refs/heads/b"],
+            refused: Some("no\nway\u{1b}[31m"),
+            messages: vec!["first\nsecond\u{7}"],
         }
     }
 
@@ -94,9 +103,8 @@ mod tests {
             ..Capabilities::default()
         };
         let body = report().encode(&both);
-        let expected =
-            b"000b\x02first\n000c\x02second\n004b\x01000eunpack ok\n0014ok refs/heads/a\n\
-            0020ng refs/heads/b no way [31m\n00000000";
+        let expected = b"000b\x02first\n000c\x02second\n0057\x01000eunpack ok\n\
+            0020ng refs/heads/a no way [31m\n0020ng refs/heads/b no way [31m\n00000000";
         assert_eq!(
             String::from_utf8_lossy(&body),
             String::from_utf8_lossy(expected)
@@ -110,10 +118,30 @@ mod tests {
             ..Capabilities::default()
         };
         let mut report = report();
-        report.unpack_error = Some("bad pack".to_owned());
+        report.unpack_error = Some("bad pack");
+        report.refused = None;
         report.refs.truncate(1);
         let body = report.encode(&plain);
         assert_eq!(&body[..], b"0014unpack bad pack\n0014ok refs/heads/a\n0000");
         assert!(report.encode(&Capabilities::default()).is_empty());
+    }
+
+    #[test]
+    fn a_reason_is_cut_where_there_are_many_refs() {
+        let plain = Capabilities {
+            report_status: true,
+            ..Capabilities::default()
+        };
+        let reason = "ä".repeat(30_000);
+        let length = |refs: usize| {
+            let report = Report {
+                refs: vec!["r"; refs],
+                refused: Some(&reason),
+                ..Report::default()
+            };
+            report.encode(&plain).len()
+        };
+        assert_eq!(length(1) - length(0), "0000ng r \n".len() + MAX_LINE);
+        assert!(length(20_000) < MAX_REASONS + 20_000 * 10 + 100);
     }
 }

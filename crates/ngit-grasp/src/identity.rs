@@ -102,14 +102,14 @@ impl Identity {
         let key =
             parse_secret(text.trim()).ok_or_else(|| IdentityError::BadFile(secret.clone()))?;
         let identity = Self::of(&key, Origin::File(secret.clone()));
-        match known(dir) {
+        match remembered(dir)? {
             Some(npub) if npub != identity.pubkey.npub() => Err(lost(dir, npub)),
             _ => identity.remember(dir).map(|()| identity),
         }
     }
 
     fn create(dir: &Path) -> Result<Self, IdentityError> {
-        if let Some(npub) = known(dir) {
+        if let Some(npub) = remembered(dir)? {
             return Err(lost(dir, npub));
         }
         let secret = dir.join(SECRET_FILE);
@@ -137,19 +137,29 @@ impl Identity {
     fn remember(&self, dir: &Path) -> Result<(), IdentityError> {
         let path = dir.join(PUBLIC_FILE);
         let npub = self.pubkey.npub();
-        if known(dir).as_ref() == Some(&npub) {
+        if remembered(dir)?.as_ref() == Some(&npub) {
             return Ok(());
         }
         fs::create_dir_all(dir)
-            .and_then(|()| fs::write(&path, format!("{npub}\n")))
+            .and_then(|()| replace(&path, &format!("{npub}\n"), 0o644))
             .map_err(|source| IdentityError::Io { path, source })
     }
 }
 
-/// Who this server has been.
+/// Who this server has been, as far as that can be read.
 pub fn known(dir: &Path) -> Option<String> {
-    let npub = fs::read_to_string(dir.join(PUBLIC_FILE)).ok()?;
-    Some(npub.trim().to_owned())
+    remembered(dir).ok()?
+}
+
+/// Only what is not there, or was never written to its end, is nobody.
+fn remembered(dir: &Path) -> Result<Option<String>, IdentityError> {
+    let path = dir.join(PUBLIC_FILE);
+    match fs::read_to_string(&path) {
+        Ok(npub) if npub.trim().is_empty() => Ok(None),
+        Ok(npub) => Ok(Some(npub.trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(IdentityError::Io { path, source }),
+    }
 }
 
 fn lost(dir: &Path, npub: String) -> IdentityError {
@@ -193,20 +203,34 @@ fn new_secret() -> io::Result<SecretKey> {
     }
 }
 
-/// Creates or fills an empty file that only its owner may read.
+/// Writes a file that only its owner may read; whole and durable when this returns.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    replace(path, text, 0o600)
+}
+
+fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    let mut file = options.open(&new)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    sync_folder_of(path)
+}
+
+/// Without it the name of the file may be gone after a power cut.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -254,6 +278,39 @@ mod tests {
         assert!(matches!(load(dir.path()), Err(IdentityError::Lost { .. })));
         fs::write(dir.path().join(SECRET_FILE), "nonsense").unwrap();
         assert!(matches!(load(dir.path()), Err(IdentityError::BadFile(_))));
+    }
+
+    #[test]
+    fn a_name_that_a_power_cut_left_empty_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let npub = load(dir.path()).unwrap().pubkey.npub();
+        fs::write(dir.path().join(PUBLIC_FILE), "").unwrap();
+        assert_eq!(known(dir.path()), None);
+        assert_eq!(load(dir.path()).unwrap().pubkey.npub(), npub);
+        assert_eq!(known(dir.path()), Some(npub));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_never_a_new_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(PUBLIC_FILE)).unwrap();
+        assert!(matches!(load(dir.path()), Err(IdentityError::Io { .. })));
+        assert!(!dir.path().join(SECRET_FILE).exists());
+        let setting = "1".repeat(64);
+        assert!(Identity::load(Some(&setting), dir.path()).is_err());
+    }
+
+    #[test]
+    fn files_appear_whole_and_what_a_killed_start_left_does_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [SECRET_FILE, PUBLIC_FILE] {
+            fs::write(dir.path().join(format!("{name}.new")), "half").unwrap();
+        }
+        load(dir.path()).unwrap();
+        let names = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [PUBLIC_FILE, SECRET_FILE]);
     }
 
     #[test]

@@ -73,7 +73,11 @@ impl Records {
             | Restore::Repository(_)
             | Restore::Root { .. }
             | Restore::Relay(_)
-            | Restore::Dismissed(_) => {}
+            | Restore::Dismissed(_)
+            // It has expired, and waits for nothing.
+            | Restore::Held {
+                remembered: true, ..
+            } => {}
             Restore::Hidden(id) => hidden.push(id),
             Restore::Held { event, .. } => {
                 *held_in_all += 1;
@@ -318,4 +322,38 @@ fn mend(config: &Config) -> Result<(), TransferError> {
     engine.stop();
     spinner.finish_and_clear();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use grasp_core::{Change, Timestamp};
+
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn what_is_only_kept_in_mind_is_not_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().to_str().unwrap();
+        let env = [("NGIT_DOMAIN", "a.example"), ("NGIT_RELAY_DATA_PATH", data)];
+        let env = env.map(|(name, value)| (name.into(), value.into()));
+        let flags = clap::Command::new("test").args(config::args());
+        let none = dir.path().join("none");
+        let loaded = config::load(&flags.get_matches_from(["test"]), env, &none);
+        let config = loaded.ok().unwrap().config;
+        let author = testkit::Author::new(1);
+        let hold = |name: &str, remembered| Change::Hold {
+            event: Arc::new(author.event(30_617, 1, &[&["d", name]], "")),
+            until: Timestamp(2),
+            remembered,
+        };
+        let store = Store::open(dir.path()).unwrap();
+        let changes = [hold("waits", false), hold("expired", true)];
+        store.commit([&changes[..]]).unwrap();
+        drop(store);
+        let records = Records::read(&config).unwrap();
+        assert_eq!((records.held_in_all, records.held.len()), (1, 1));
+    }
 }

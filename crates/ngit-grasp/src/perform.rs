@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use grasp_core::nip34;
+use grasp_core::purgatory::Held;
 use grasp_core::push::{Decision, PushRefusal};
 use grasp_core::registry::Standing;
 use grasp_core::sync::Status;
@@ -50,6 +51,25 @@ pub fn held_kind(kind: Kind) -> &'static str {
     HELD_KINDS
         .get(place_of(kind))
         .map_or("other", |(_, name)| name)
+}
+
+/// Of each kind how many wait for git data, and for how many seconds the first of them has. What
+/// has expired and is only kept in mind waits no more.
+fn waiting<'a>(
+    all: impl Iterator<Item = &'a Held>,
+    held_for: Duration,
+    now: Timestamp,
+) -> [(usize, u64); HELD_KINDS.len()] {
+    let mut waiting = [(0, 0); HELD_KINDS.len()];
+    for held in all.filter(|held| !held.remembered) {
+        let left = held.until.0.saturating_sub(now.0);
+        let waited = held_for.as_secs().saturating_sub(left);
+        if let Some((count, longest)) = waiting.get_mut(place_of(held.event.kind)) {
+            *count += 1;
+            *longest = waited.max(*longest);
+        }
+    }
+    waiting
 }
 
 pub struct Performer {
@@ -140,15 +160,8 @@ impl Performer {
 
     /// What an operator sees of the core.
     pub fn show(&mut self, core: &Core, now: Now) {
-        let mut shown = [(0, 0); HELD_KINDS.len()];
-        for held in core.purgatory().iter() {
-            let place = place_of(held.event.kind);
-            if let Some((count, oldest)) = shown.get_mut(place) {
-                *count += 1;
-                *oldest = self.waited(held.until, now.unix).max(*oldest);
-            }
-        }
-        for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(shown) {
+        let waiting = waiting(core.purgatory().iter(), self.held_for, now.unix);
+        for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(waiting) {
             self.metrics.relay.set_held(name, count, oldest);
         }
         for (standing, name) in STANDINGS {
@@ -189,13 +202,6 @@ impl Performer {
             }
             Repair::Shown => tracing::info!(%repo, "objects of an event are back: served again"),
         }
-    }
-
-    /// How long something has waited that may wait until then. What is kept in mind beyond its
-    /// time has waited no longer than that.
-    fn waited(&self, until: Timestamp, now: Timestamp) -> u64 {
-        let left = until.0.saturating_sub(now.0);
-        self.held_for.as_secs().saturating_sub(left)
     }
 
     pub fn note_written(&self, outcomes: &[StoreOutcome]) {
@@ -250,5 +256,31 @@ impl Performer {
         if let Some(reply) = self.pushes.remove(&push) {
             let _ = reply.report.send(result);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::admit::Needs;
+    use grasp_core::git::ObjectId;
+
+    #[test]
+    fn what_is_only_kept_in_mind_does_not_wait() {
+        let author = testkit::Author::new(1);
+        let held = |n: u64, until| {
+            let event = author.event(30_617, n, &[&["d", "r"]], "");
+            let needs = Needs::Tip {
+                tip: ObjectId([7; 20]),
+                repos: Vec::new(),
+            };
+            Held::new(Arc::new(event), needs, Timestamp(until))
+        };
+        let (waits, waits_longer, mut expired) = (held(1, 1_090), held(2, 1_040), held(3, 1_020));
+        expired.remembered = true;
+        let all = [waits, waits_longer, expired];
+        let found = waiting(all.iter(), Duration::from_secs(100), Timestamp(1_000));
+        assert_eq!(found[0], (2, 60));
+        assert_eq!(found[1..], [(0, 0); 4]);
     }
 }

@@ -32,7 +32,6 @@ pub use self::slices::clear_slices;
 pub use self::transport::{
     ADVERT_TYPE, NoReply, Question, REQUEST_TYPE, RESULT_TYPE, Reply, Transport, Version,
 };
-use crate::error::GitError;
 use crate::quarantine::PackLimits;
 use crate::repo::Repo;
 
@@ -104,13 +103,4 @@ pub async fn fetch<T: Transport>(
     run::Run::new(repo, extent, transport, watch, limits)
         .carry_out(wants)
         .await
-}
-
-async fn off_the_loop<R: Send + 'static>(
-    work: impl FnOnce() -> Result<R, GitError> + Send + 'static,
-) -> Result<R, GitError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(stopped) => Err(GitError::Spawn(stopped.into())),
-    }
 }

@@ -17,8 +17,9 @@ use super::packets::{Packets, SideBand};
 use super::request::{self, PackRequest};
 use super::slices::Slices;
 use super::transport::{ADVERT_TYPE, NoReply, Question, RESULT_TYPE, Reply, Transport, Version};
-use super::{Extent, FetchLimits, Watch, off_the_loop};
-use crate::error::{GitError, PackFault};
+use super::{Extent, FetchLimits, Watch};
+use crate::error::GitError;
+use crate::files::off_the_loop;
 use crate::quarantine::{PackLimits, Quarantine};
 use crate::repo::Repo;
 
@@ -366,12 +367,9 @@ fn judge<B>(reply: &Reply<B>, kind: &str) -> Result<(), FetchEnd> {
 pub(super) fn end_of(error: &GitError) -> FetchEnd {
     match error {
         GitError::Body(error) => Stop::of(error).unwrap_or(FetchEnd::Spoiled),
-        GitError::NoSpace { .. } => FetchEnd::DiskLow,
+        _ if error.is_no_space() => FetchEnd::DiskLow,
         // Another fetch from this server adds to what is kept of it.
         GitError::Busy(_) => FetchEnd::Stopped,
-        GitError::Pack(PackFault::Malformed(why)) if why.contains("No space left") => {
-            FetchEnd::DiskLow
-        }
         _ if error.is_too_large() || error.is_timeout() => FetchEnd::Cut { kept: false },
         _ if error.is_client_fault() => FetchEnd::Spoiled,
         _ => FetchEnd::Ours,

@@ -18,14 +18,14 @@ use grasp_core::hunt::io::FetchEnd;
 use grasp_core::push::Backing;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
+use super::Watch;
 use super::answer::Ends;
 use super::meter::Stop;
 use super::progress::{PROGRESS, Progress};
 use super::run::{end_of, ours};
-use super::{Watch, off_the_loop};
 use crate::command::GitCommand;
 use crate::error::GitError;
-use crate::files::{self, Claim};
+use crate::files::{self, Claim, off_the_loop};
 use crate::objects::{self, Objects};
 use crate::quarantine::{Complete, PackLimits, Quarantine, revisions};
 use crate::repo::Repo;
@@ -223,15 +223,17 @@ impl Slices {
     }
 
     /// Makes one pack of what is missing in the repository, and lets it in as if a server had
-    /// sent it. Whatever comes of that, the slices have served, unless the disk is full.
+    /// sent it. Whatever comes of that, the slices have served, unless the disk is full. `counted`
+    /// is their size.
     pub async fn unite(
         self,
         repo: &Repo,
         tips: &[ObjectId],
+        counted: u64,
         limits: &PackLimits,
         watch: &impl Watch,
     ) -> Result<(), FetchEnd> {
-        let united = self.let_in(repo, tips, limits, watch).await;
+        let united = self.let_in(repo, tips, counted, limits, watch).await;
         // Time that we take to write it down is not the server's.
         let united = united.map_err(|error| match error.is_timeout() {
             true => FetchEnd::Ours,
@@ -247,10 +249,10 @@ impl Slices {
         &self,
         repo: &Repo,
         tips: &[ObjectId],
+        counted: u64,
         limits: &PackLimits,
         watch: &impl Watch,
     ) -> Result<(), GitError> {
-        let counted = self.size()?;
         let limits = PackLimits {
             max_bytes: limits.max_bytes.max(counted.saturating_mul(2)),
             ..*limits

@@ -51,7 +51,8 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         let (slices, size) = ours(move || slices.size().map(|size| (slices, size))).await?;
         self.watch.copies(size)?;
         let limits = self.limits.pack;
-        slices.unite(self.repo, wants, &limits, self.watch).await
+        let united = slices.unite(self.repo, wants, size, &limits, self.watch);
+        united.await
     }
 
     /// Whether it brought anything that was not there.

@@ -298,13 +298,10 @@ async fn the_real_git_pushes_and_prints_what_we_say() {
         "{said}"
     );
     assert!(
-        place
-            .repo
-            .refs()
-            .unwrap()
-            .refs
-            .contains_key("refs/heads/yes")
+        said.contains("[remote rejected] master -> yes (not this one)"),
+        "{said}"
     );
+    assert_eq!(place.repo.refs().unwrap().refs.len(), 2);
 }
 
 #[tokio::test]

@@ -106,10 +106,20 @@ async fn fetch(repo: &Repo, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
     response
 }
 
-/// Does what is asked, except to branches called `no`.
+/// Does what is asked, unless a branch is called `no`.
 async fn push(repo: &Repo, body: Vec<u8>) -> Vec<u8> {
     let mut reader = CommandReader::new(CommandLimits::default());
     let head = reader.feed(&body).unwrap().unwrap();
+    let names = head.commands.iter().map(|command| command.name.as_str());
+    let mut report = Report {
+        refs: names.collect(),
+        messages: vec!["hello from here"],
+        ..Report::default()
+    };
+    if report.refs.iter().any(|name| name.ends_with("/no")) {
+        report.refused = Some("not this one");
+        return report.encode(&head.capabilities).to_vec();
+    }
     if head.commands.iter().any(|command| command.new.is_some()) {
         let mut quarantine = Quarantine::begin(repo).unwrap();
         let limits = PackLimits::default();
@@ -121,23 +131,13 @@ async fn push(repo: &Repo, body: Vec<u8>) -> Vec<u8> {
         quarantine.check_connected(&tips, PATIENCE).await.unwrap();
         quarantine.migrate().unwrap();
     }
-    let mut report = Report {
-        messages: vec!["hello from here".to_owned()],
-        ..Report::default()
-    };
     repo.edit_refs(|refs| {
         for command in &head.commands {
             let target = command.target.clone().unwrap();
-            let refusal = target
-                .as_str()
-                .ends_with("/no")
-                .then(|| "not this one".to_owned());
-            match (&refusal, command.new) {
-                (Some(_), _) => {}
-                (None, Some(new)) => _ = refs.insert(target, new),
-                (None, None) => _ = refs.remove(&target),
-            }
-            report.refs.push((command.name.clone(), refusal));
+            match command.new {
+                Some(new) => refs.insert(target, new),
+                None => refs.remove(&target),
+            };
         }
     })
     .unwrap();

@@ -452,6 +452,29 @@ async fn an_object_that_inflates_beyond_the_limit_ends_git_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_page_reads_no_large_commits() {
+    let place = Place::new();
+    let first = place.commit("a", "1");
+    let message = place.work().join("message");
+    let commit = |length: usize| {
+        std::fs::write(&message, format!("Long\n\n{}\n", noise(length))).unwrap();
+        place.run(&["commit", "-q", "--allow-empty", "-F", "message"]);
+        place.id("HEAD")
+    };
+    let (fits, large, last) = (commit(64_000), commit(66_000), commit(10));
+    place.bring(last).await;
+    let objects = place.repo.objects().unwrap();
+    assert_eq!(objects.commit_summary(&large).unwrap(), None);
+    let shown = |tip| -> Vec<ObjectId> {
+        let log = objects.log(&tip, 10).unwrap();
+        log.into_iter().map(|(id, _)| id).collect()
+    };
+    assert_eq!(shown(fits), [fits, first]);
+    assert_eq!(shown(last), [last]);
+    assert_eq!(shown(large), []);
+}
+
+#[tokio::test]
 async fn two_packs_in_one_quarantine_arrive_together() {
     let place = Place::new();
     let first = place.commit("a", "1");

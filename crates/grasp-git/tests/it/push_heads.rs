@@ -142,6 +142,13 @@ fn what_is_not_a_command_is_refused_by_name() {
 }
 
 #[test]
+fn a_name_longer_than_any_that_can_be_hosted_is_refused() {
+    let line = |length: usize| format!("{NULL} {A} refs/heads/{}", "x".repeat(length - 11));
+    assert_eq!(read(&body(&[&line(1_024)], b"")).unwrap().commands.len(), 1);
+    assert!(matches!(refused(&[&line(1_025)]), Refusal::Malformed(_)));
+}
+
+#[test]
 fn long_lists_end_at_the_limit() {
     let limits = CommandLimits {
         max_commands: 10,

@@ -52,6 +52,31 @@ impl Backed {
     }
 }
 
+/// Also where the directory was there before and is open to all, as one made by hand is.
+#[cfg(unix)]
+#[test]
+fn nobody_else_can_read_a_backup_or_what_is_restored_from_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let backed = Backed::new();
+    let open_dir = backed.dir.path().join("open");
+    fs::create_dir(&open_dir).unwrap();
+    fs::set_permissions(&open_dir, fs::Permissions::from_mode(0o755)).unwrap();
+    backed.store.backup(&open_dir, &[]).unwrap();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(open_dir.join(DATA)), 0o600);
+    assert_eq!(mode(open_dir.join(MANIFEST)), 0o600);
+
+    // One that was copied about, and what a killed restore left.
+    let loose = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(open_dir.join(DATA), loose.clone()).unwrap();
+    fs::create_dir(backed.target()).unwrap();
+    let half = backed.target().join("restoring.tmp");
+    fs::write(&half, "half").unwrap();
+    fs::set_permissions(&half, loose).unwrap();
+    restore(&open_dir, &backed.target()).unwrap();
+    assert_eq!(mode(backed.target().join("data.mdb")), 0o600);
+}
+
 /// A thread that stores batches of a fixed size until it is told to stop.
 struct Writer {
     stop: AtomicBool,

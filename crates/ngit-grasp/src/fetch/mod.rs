@@ -22,7 +22,7 @@ use self::owners::{Owners, RECOUNT};
 use self::pool::{Order, Pool, Shared};
 use self::web::Net;
 use crate::hosting::Repositories;
-use crate::http::git::room::Rooms;
+use crate::hosting::room::Rooms;
 use crate::remote::dial::Dialer;
 use crate::remote::guard::Guard;
 

@@ -19,7 +19,7 @@ use super::tidy::Tidying;
 use super::web::{Net, Web};
 use super::{Tell, Word, nothing};
 use crate::hosting::Repositories;
-use crate::http::git::room::{Full, Room, Rooms};
+use crate::hosting::room::{Full, Room, Rooms};
 
 /// What all fetches share.
 pub(super) struct Shared {

@@ -13,7 +13,6 @@ use testkit::{GitFault, GitHost, WorkTree};
 use tokio::time::timeout;
 
 use super::*;
-use crate::http::git::room::Disk;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "a.git";
@@ -53,7 +52,7 @@ impl Home {
         let root = folder.path().to_owned();
         let repositories = Arc::new(Repositories::new(root.clone()));
         let (repo, _) = Repo::create(&repositories.dir(&id())).unwrap();
-        let rooms = Arc::new(Rooms::new(repository_bytes, Disk { root, min_free }));
+        let rooms = Arc::new(Rooms::new(repository_bytes, root, min_free));
         let (sender, words) = mpsc::unbounded_channel();
         let tell: Tell = Arc::new(move |fetch, word| drop(sender.send((fetch, word))));
         let fetcher = Fetcher::new(options, repositories, rooms, tell).unwrap();

@@ -5,6 +5,7 @@ mod caretaker;
 pub mod conversation;
 pub mod overview;
 mod repacking;
+pub mod room;
 mod tasks;
 pub mod worker;
 

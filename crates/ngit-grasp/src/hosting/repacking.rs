@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use grasp_core::RepoId;
+use grasp_git::{GitError, Repo};
 use tokio::sync::Notify;
 
 use super::Repositories;
@@ -68,14 +69,18 @@ impl Repositories {
     }
 
     async fn repack_if_needed(&self, id: &RepoId) {
-        let Ok(repo) = self.open(id) else {
-            return;
+        let dir = self.dir(id);
+        let looked = tokio::task::spawn_blocking(move || {
+            let repo = Repo::open(&dir)?;
+            Ok::<_, GitError>(repo.needs_repack()?.then_some(repo))
+        });
+        let repo = match looked.await {
+            Ok(Ok(Some(repo))) => repo,
+            Ok(Err(error)) if !error.is_not_found() => {
+                return tracing::warn!(repo = %id, %error, "looking at packs failed");
+            }
+            _ => return,
         };
-        let looked_at = repo.clone();
-        let wanted = tokio::task::spawn_blocking(move || looked_at.needs_repack()).await;
-        if !matches!(wanted, Ok(Ok(true))) {
-            return;
-        }
         match repo.repack(DEADLINE).await {
             Ok(()) => tracing::debug!(repo = %id, "repacked"),
             Err(error) if error.is_busy() => {}

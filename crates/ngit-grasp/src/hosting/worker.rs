@@ -85,8 +85,8 @@ impl Worker {
             let (started, name) = (Instant::now(), name(&task));
             crash::before(name);
             // A start looks at every repository before anything else happens to it.
-            if task == GitTask::Look && self.repositories.clear_leftovers(&repo).unwrap_or(false) {
-                self.metrics.git.leftovers.inc();
+            if task == GitTask::Look {
+                self.clear_leftovers(&repo);
             }
             let outcome = self.perform(&repo, &task).map_err(|error| {
                 if !error.is_busy() {
@@ -104,6 +104,20 @@ impl Worker {
 }
 
 impl Worker {
+    /// What stays takes room and harms nobody: the look goes on.
+    fn clear_leftovers(&self, repo: &RepoId) {
+        match self.repositories.clear_leftovers(repo) {
+            Ok(true) => self.metrics.git.leftovers.inc(),
+            Ok(false) => {}
+            // The look itself says so.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(%repo, %error, "leftovers of a killed process stay");
+                self.metrics.git.failures.inc();
+            }
+        }
+    }
+
     fn perform(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, GitError> {
         match task {
             GitTask::Prune => self.desk.prune(repo).map(|()| GitDone::Done),
@@ -151,5 +165,34 @@ fn name(task: &GitTask) -> &'static str {
         GitTask::PreparePrune(_) => "prepare_prune",
         GitTask::Prune => "prune",
         GitTask::DropPrune => "drop_prune",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use grasp_core::{Identifier, Pubkey};
+    use grasp_git::Repo;
+
+    #[test]
+    fn leftovers_that_cannot_be_cleared_are_told_and_the_look_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = Repositories::new(folder.path().to_owned());
+        let id = RepoId::new(Pubkey([7; 32]), Identifier::parse("a").unwrap());
+        Repo::create(&before.dir(&id)).unwrap();
+        std::fs::create_dir(before.dir(&id).join("no-file.lock")).unwrap();
+
+        let repositories = Arc::new(Repositories::new(folder.path().to_owned()));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let (driver, inbox) = driver::channel();
+        let (handle, threads) = start(&repositories, &driver, &metrics).unwrap();
+        handle.perform(Job(1), id, GitTask::Look);
+        drop(handle);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(metrics.git.failures.get(), 1);
+        assert_eq!(metrics.git.leftovers.get(), 0);
+        drop(inbox);
     }
 }

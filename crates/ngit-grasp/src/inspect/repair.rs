@@ -21,7 +21,7 @@ use super::{FSCK, REPAIR, Records};
 use crate::config::Config;
 use crate::fetch::Restorer;
 use crate::hosting::overview::registry_around;
-use crate::http::git::room::Rooms;
+use crate::hosting::room::Rooms;
 use crate::transfer::{TransferError, say};
 
 const MINUTE: Duration = Duration::from_secs(60);

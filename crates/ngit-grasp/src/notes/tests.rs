@@ -6,6 +6,7 @@ use grasp_core::sync::io::End;
 use grasp_core::sync::status::{Next, RelayStatus, State};
 use grasp_core::sync::{Capabilities, Record, RelayHealth};
 
+use super::ration::{ALL_LINES, LINES, PERIOD};
 use super::*;
 
 /// What a test's own thread logs.
@@ -139,7 +140,43 @@ fn many_gaps_become_a_few_lines_and_one_that_counts_the_rest() {
     assert_eq!(lines.len(), LINES as usize + 2, "{lines:?}");
     let summary = &lines[LINES as usize];
     assert!(summary.contains("count=990"), "{summary}");
-    assert!(summary.contains("wss://a.example"), "{summary}");
+    assert!(summary.contains("relay=wss://a.example"), "{summary}");
+}
+
+/// Strangers name two thousand relays that nobody answers at.
+#[test]
+fn many_relays_become_a_few_lines_and_one_that_counts_the_rest() {
+    let lines = Log::of(|| {
+        let (mut notes, now) = (notes(), Instant::now());
+        for n in 0..2_000 {
+            let relay = RelayUrl::parse(&format!("wss://r{n}.example")).unwrap();
+            notes.take(
+                Note::ConnectFailed {
+                    relay: relay.clone(),
+                    end: End::Refused,
+                    attempt: 1,
+                    retry_secs: 5,
+                },
+                now,
+            );
+            let failing_secs = 86_400;
+            notes.take(
+                Note::Dead {
+                    relay,
+                    failing_secs,
+                },
+                now,
+            );
+        }
+        notes.show(&Status::default(), now + PERIOD);
+    });
+    assert_eq!(lines.len(), 2 * ALL_LINES as usize + 2, "{lines:?}");
+    for summary in [
+        "WARN more connections failed count=1900",
+        "WARN more relays are dead count=1900",
+    ] {
+        assert!(lines.iter().any(|line| line == summary), "{lines:#?}");
+    }
 }
 
 /// E20.

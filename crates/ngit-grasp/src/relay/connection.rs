@@ -75,7 +75,8 @@ pub struct Connection {
     last_heard: Instant,
     ticks: Interval,
     phase: watch::Receiver<Phase>,
-    closing: Option<Instant>,
+    /// Since the server stops: until when answers are waited for.
+    closing: Option<tokio::time::Instant>,
 }
 
 impl Connection {
@@ -126,8 +127,8 @@ impl Connection {
     }
 
     async fn step(&mut self) -> Result<(), End> {
-        if let Some(since) = self.closing
-            && (self.is_drained() || since.elapsed() > DRAIN)
+        if let Some(until) = self.closing
+            && (self.is_drained() || until.elapsed() > Duration::ZERO)
         {
             return Err(End::Shutdown);
         }
@@ -141,9 +142,10 @@ impl Connection {
             room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
             _ = self.ticks.tick() => self.tick().await,
             () = reached(&mut self.phase, Phase::Stopping), if self.closing.is_none() => {
-                self.closing = Some(Instant::now());
+                self.closing = Some(tokio::time::Instant::now() + DRAIN);
                 Ok(())
             }
+            () = wait_until(self.closing), if self.closing.is_some() => Err(End::Shutdown),
             received = self.ws.recv(), if may_read => self.receive(received),
         }
     }
@@ -484,6 +486,13 @@ async fn wait_for_room(
     }
 }
 
+async fn wait_until(then: Option<tokio::time::Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn is_too_large(error: axum::Error) -> bool {
     let inner = error.into_inner();
     matches!(
@@ -511,3 +520,6 @@ impl Reply for ClientReply {
         self.0.send(Out::Answer(message::ok(&id, &word)));
     }
 }
+
+#[cfg(test)]
+mod tests;

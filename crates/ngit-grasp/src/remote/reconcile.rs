@@ -203,45 +203,63 @@ impl Desk {
         &self,
         task: Task,
     ) -> Result<(Side, Vec<u8>, Filter, OwnedSemaphorePermit), Complaint> {
-        let ours = self.collect(task.filter, task.most as usize).await?;
+        let collected = self.collect(task.filter, task.most as usize, task.aside.len());
+        let (ours, mut room) = collected.await?;
         let filter = ours.filter.clone();
         let aside = ours.aside(&task.aside);
-        let items = (ours.items.len() + aside.len()).min(ITEMS);
-        let items = u32::try_from(items).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(items).await;
-        let room = room.map_err(|_| Complaint::Ours)?;
+        let surplus = room.num_permits();
+        let surplus = surplus.saturating_sub(ours.items.len() + aside.len());
+        drop(room.split(surplus));
         let opened = self.work(move |_| Side::open(ours, aside, task.frame));
         let (side, first) = opened.await?.map_err(broken)?;
         Ok((side, first, filter, room))
     }
 
-    /// The newest, whole seconds only.
-    async fn collect(&self, filter: Filter, most: usize) -> Result<Ours, Complaint> {
+    /// Nothing is read before there is room for all that may be found.
+    async fn room_for(&self, items: usize) -> Result<OwnedSemaphorePermit, Complaint> {
+        let items = u32::try_from(items.min(ITEMS)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(items).await;
+        room.map_err(|_| Complaint::Ours)
+    }
+
+    /// The newest, whole seconds only, with room for them and for so many that are set aside.
+    async fn collect(
+        &self,
+        filter: Filter,
+        most: usize,
+        aside: usize,
+    ) -> Result<(Ours, OwnedSemaphorePermit), Complaint> {
         let most = most.max(1);
+        let mut room = self.room_for(most + 1 + aside).await?;
         let mut items = self.scan(filter.clone(), most + 1).await?;
         let last = match items.last() {
             Some((last, _)) if items.len() > most => *last,
             _ => {
                 let from = filter.since.unwrap_or_default();
-                return Ok(Ours {
+                let ours = Ours {
                     items,
                     from,
                     filter,
-                });
+                };
+                return Ok((ours, room));
             }
         };
         items.retain(|(at, _)| *at > last);
         let mut from = Timestamp(last.0.saturating_add(1));
         if items.is_empty() {
+            // Given back first: two that hold some and wait for more would wait for each other.
+            drop((items, room));
+            room = self.room_for(SECOND_ITEMS + 1 + aside).await?;
             items = self.second(&filter, last).await?;
             from = last;
         }
         let since = Some(from);
-        Ok(Ours {
+        let ours = Ours {
             items,
             from,
             filter: Filter { since, ..filter },
-        })
+        };
+        Ok((ours, room))
     }
 
     /// All of a second that is fuller than a whole comparison should be.
@@ -376,7 +394,10 @@ mod tests {
 
     type Steps = mpsc::UnboundedReceiver<(SubNo, Step)>;
 
-    /// A comparison that takes room for ten; whoever holds the sender may answer it.
+    /// What a comparison asks room for; it keeps room for ten.
+    const ASKED: usize = 10 + 1 + 10;
+
+    /// Whoever holds the sender may answer it.
     fn begin(desk: &Arc<Desk>) -> (tokio::task::JoinHandle<()>, mpsc::Sender<Vec<u8>>, Steps) {
         let (said, heard) = mpsc::channel(1);
         let (steps, told) = mpsc::unbounded_channel();
@@ -406,7 +427,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_comparison_waits_for_room_and_says_so() {
-        let desk = desk(15);
+        let desk = desk(ASKED + 9);
         let (first, _answers, mut told) = begin(&desk);
         assert!(matches!(next(&mut told).await, Step::Say(_)));
         let (_second, _said, mut waits) = begin(&desk);
@@ -429,11 +450,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_answers_too_slowly_gives_its_room_back() {
-        let desk = desk(10);
+        let desk = desk(ASKED);
         let (_task, _said, mut told) = begin(&desk);
         assert!(matches!(next(&mut told).await, Step::Say(_)));
         let end = Step::Failed(Complaint::TooManyEvents);
         assert_eq!(next(&mut told).await, end);
-        assert_eq!(desk.room.available_permits(), 10);
+        assert_eq!(desk.room.available_permits(), ASKED);
+    }
+
+    /// Both threads that read are busy elsewhere.
+    #[tokio::test(start_paused = true)]
+    async fn room_is_taken_before_anything_is_read_and_what_is_not_needed_given_back() {
+        let desk = desk(ASKED);
+        let readers = desk.readers.acquire_many(2).await.unwrap();
+        let (_task, _said, mut told) = begin(&desk);
+        assert_eq!(next(&mut told).await, Step::Needs(Vec::new()), "it waits");
+        assert_eq!(desk.room.available_permits(), 0);
+        drop(readers);
+        assert!(matches!(next(&mut told).await, Step::Say(_)));
+        assert_eq!(desk.room.available_permits(), ASKED - 10);
+    }
+
+    #[tokio::test]
+    async fn a_second_that_is_full_takes_room_of_its_own() {
+        let author = testkit::Author::new(1);
+        let notes: Vec<_> = (0..30)
+            .map(|n| author.event(1, 7, &[], &n.to_string()))
+            .collect();
+        let desk = desk(SECOND_ITEMS + 1);
+        desk.store.apply(&notes).unwrap();
+        let collected = desk.collect(Filter::default(), 10, 0).await;
+        let (ours, room) = collected.ok().unwrap();
+        assert_eq!((ours.items.len(), ours.from), (30, Timestamp(7)));
+        assert_eq!(room.num_permits(), SECOND_ITEMS + 1);
     }
 }

@@ -12,7 +12,7 @@ use grasp_git::Repo;
 use grasp_git::fetch::FetchLimits;
 use ngit_grasp::fetch::{Fetcher, Options, Tell, Word};
 use ngit_grasp::hosting::Repositories;
-use ngit_grasp::http::git::room::{Disk, Rooms};
+use ngit_grasp::hosting::room::Rooms;
 use tempfile::TempDir;
 use testkit::{Author, Project, WorkTree, now};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ impl Home {
         let root = folder.path().to_owned();
         let repositories = Arc::new(Repositories::new(root.clone()));
         let (repo, _) = Repo::create(&repositories.dir(&id())).unwrap();
-        let rooms = Rooms::new(u64::MAX, Disk { root, min_free: 0 });
+        let rooms = Rooms::new(u64::MAX, root, 0);
         let (sender, words) = mpsc::unbounded_channel();
         let tell: Tell = Arc::new(move |_, word| drop(sender.send(word)));
         let options = Options {

@@ -209,7 +209,9 @@ fn the_settings_file_of_the_package_is_understood() {
     let said = String::from_utf8_lossy(&config.stderr);
     assert!(config.status.success() && said.is_empty(), "{said}");
     let shown = String::from_utf8_lossy(&config.stdout);
-    let set = shown.lines().filter(|line| line.contains(" ngit-grasp.env "));
+    let set = shown
+        .lines()
+        .filter(|line| line.contains(" ngit-grasp.env "));
     assert_eq!(set.count(), variables(&text).len(), "{shown}");
 }
 

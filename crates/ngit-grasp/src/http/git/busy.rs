@@ -53,8 +53,14 @@ struct Inside {
     networks: FxHashMap<IpAddr, usize>,
 }
 
-/// One place, given back when dropped.
+/// One place, given back when the last of its clones is dropped: whoever asked may be gone while a
+/// thread still works for it.
+#[derive(Clone)]
 pub struct Turn {
+    _place: Arc<Place>,
+}
+
+struct Place {
     turnstile: Arc<Turnstile>,
     repo: RepoId,
     network: Option<IpAddr>,
@@ -114,15 +120,18 @@ impl Turnstile {
             *inside.networks.entry(network).or_default() += 1;
         }
         self.running.inc();
-        Ok(Turn {
+        let place = Place {
             turnstile: Arc::clone(self),
             repo: repo.clone(),
             network,
+        };
+        Ok(Turn {
+            _place: Arc::new(place),
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for Place {
     fn drop(&mut self) {
         let inside = &self.turnstile.inside;
         let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);

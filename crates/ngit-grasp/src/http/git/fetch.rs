@@ -40,7 +40,7 @@ impl GitSite {
         let question = tokio::time::timeout(QUESTION, read_question(&mut body, protocol)).await;
         let late = |_| Err(io::ErrorKind::TimedOut.into());
         let beginning = match question.unwrap_or_else(late) {
-            Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, asked).await,
+            Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, &turn, asked).await,
             Ok(Question::Other(beginning)) => beginning,
             Err(error) => {
                 self.metrics.fetch("malformed");
@@ -71,9 +71,9 @@ impl GitSite {
         }
     }
 
-    async fn answer_refs(&self, repo: &Repo, asked: LsRefs) -> Response<Body> {
+    async fn answer_refs(&self, repo: &Repo, turn: &Turn, asked: LsRefs) -> Response<Body> {
         let opened = repo.clone();
-        match off_the_loop(move || Ok(asked.answer(&opened.refs()?))).await {
+        match off_the_loop(turn, move || Ok(asked.answer(&opened.refs()?))).await {
             Ok(answer) => {
                 self.metrics.fetch("refs");
                 git_response(RESULT, Body::from(answer))

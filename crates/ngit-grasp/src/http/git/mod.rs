@@ -5,7 +5,6 @@ mod body;
 mod busy;
 mod fetch;
 mod push;
-pub mod room;
 mod route;
 
 use std::net::IpAddr;
@@ -20,11 +19,11 @@ use grasp_core::RepoId;
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 
 use self::busy::{Busy, Places, Turn, Turnstile};
-use self::room::Rooms;
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
 use crate::driver;
 use crate::hosting::Repositories;
+use crate::hosting::room::Rooms;
 use crate::metrics::Metrics;
 
 /// Commands of a push, and what a fetch says it has, before any pack. 64 MiB are a million `have`
@@ -115,7 +114,7 @@ impl GitSite {
                 return busy.into_response();
             }
         };
-        let repo = match self.open(&route.repo).await {
+        let repo = match self.open(&route.repo, &turn).await {
             Ok(repo) => repo,
             Err(response) => return response,
         };
@@ -124,7 +123,7 @@ impl GitSite {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 let protocol = protocol(request.headers());
                 drop(request);
-                self.info_refs(&repo, &query, protocol).await
+                self.info_refs(&repo, &turn, &query, protocol).await
             }
             Endpoint::UploadPack if is_post => self.fetch(&repo, turn, request).await,
             Endpoint::ReceivePack if is_post => self.push(route.repo, repo, turn, request).await,
@@ -152,9 +151,9 @@ impl GitSite {
         self.looks.enter(repo, client.network)
     }
 
-    async fn open(&self, id: &RepoId) -> Result<Repo, Response<Body>> {
+    async fn open(&self, id: &RepoId, turn: &Turn) -> Result<Repo, Response<Body>> {
         let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
-        let opened = off_the_loop(move || repositories.open(&repo)).await;
+        let opened = off_the_loop(turn, move || repositories.open(&repo)).await;
         opened.map_err(|error| match error.is_not_found() {
             true => {
                 let text = format!("there is no repository {id} here\n");
@@ -164,7 +163,13 @@ impl GitSite {
         })
     }
 
-    async fn info_refs(&self, repo: &Repo, query: &str, protocol: Protocol) -> Response<Body> {
+    async fn info_refs(
+        &self,
+        repo: &Repo,
+        turn: &Turn,
+        query: &str,
+        protocol: Protocol,
+    ) -> Response<Body> {
         let service = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("service="))
@@ -175,7 +180,7 @@ impl GitSite {
         };
         let opened = repo.clone();
         let advert = move || Ok(advertise(service, protocol, &opened.refs()?));
-        let body = match off_the_loop(advert).await {
+        let body = match off_the_loop(turn, advert).await {
             Ok(body) => body,
             Err(error) => return failed(&repo.dir().display(), &error),
         };
@@ -184,12 +189,26 @@ impl GitSite {
     }
 }
 
-/// Runs what waits for the disk where it keeps nobody else waiting.
-async fn off_the_loop<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(GitError::Unexpected("a thread ended".to_owned())))
+/// Runs what waits for the disk where it keeps nobody else waiting. It goes on when nobody waits
+/// for it any more, and keeps its place until then.
+fn off_the_loop<T, W>(
+    turn: &Turn,
+    work: W,
+) -> impl Future<Output = Result<T, GitError>> + Send + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> Result<T, GitError> + Send + 'static,
+{
+    let turn = turn.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    });
+    async {
+        let ended = |_| Err(GitError::Unexpected("a thread ended".to_owned()));
+        done.await.unwrap_or_else(ended)
+    }
 }
 
 fn protocol(headers: &HeaderMap) -> Protocol {
@@ -216,4 +235,42 @@ fn failed(repo: &dyn std::fmt::Display, error: &GitError) -> Response<Body> {
     tracing::error!(%repo, %error, "a repository cannot be served");
     let text = "this repository cannot be read at the moment\n";
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use grasp_core::{Identifier, Pubkey};
+    use prometheus::IntGauge;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_leaves_keeps_its_place_until_the_work_is_done() {
+        let places = Places {
+            in_all: 1,
+            per_repo: 1,
+            per_network: 1,
+        };
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let turnstile = Turnstile::new(places, gauge.clone());
+        let repo = RepoId::new(Pubkey([7; 32]), Identifier::parse("r").unwrap());
+        let turn = turnstile.enter(&repo, None).ok().unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let work = off_the_loop(&turn, move || {
+            let _ = held.recv();
+            drop(end);
+            Ok(())
+        });
+        drop((work, turn));
+        assert_eq!(turnstile.enter(&repo, None).err(), Some(Busy::Server));
+        drop(release);
+        let _ = ended.await;
+        while gauge.get() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(turnstile.enter(&repo, None).is_ok());
+    }
 }

@@ -21,11 +21,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
-use super::room::{Full, Room};
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::crash;
 use crate::driver::{self, Awaited, PushReply, PushRequest};
 use crate::hosting::heads_and_tags;
+use crate::hosting::room::{Full, Room};
 
 const RESULT: &str = "application/x-git-receive-pack-result";
 /// For the list of commands, however slowly it comes.
@@ -73,7 +73,7 @@ impl GitSite {
             repo,
             head,
             body,
-            turn: Some(turn),
+            turn,
         };
         pushing.respond()
     }
@@ -125,8 +125,7 @@ struct Pushing {
     repo: Repo,
     head: PushHead,
     body: Reader,
-    /// Given back before a refused rest is thrown away.
-    turn: Option<Turn>,
+    turn: Turn,
 }
 
 impl Pushing {
@@ -162,10 +161,16 @@ impl Pushing {
 
     async fn run(mut self) -> Bytes {
         let result = self.carry_out().await;
-        self.turn = None;
-        body::drain(&mut self.body).await;
+        let report = self.report(&result);
+        let mut rest = self.into_rest();
+        body::drain(&mut rest).await;
         crash::before("report");
-        self.report(&result)
+        report
+    }
+
+    /// Gives its place back before a refused rest is thrown away, and all that it read.
+    fn into_rest(self) -> Reader {
+        self.body
     }
 
     async fn carry_out(&mut self) -> Result<(), PushRefusal> {
@@ -210,7 +215,7 @@ impl Pushing {
     /// Borrows nothing: a body that is being read cannot be shared between threads.
     fn present(&self) -> impl Future<Output = Result<Refs, GitError>> + use<> {
         let repo = self.repo.clone();
-        off_the_loop(move || Ok(heads_and_tags(&repo.refs()?.ids())))
+        off_the_loop(&self.turn, move || Ok(heads_and_tags(&repo.refs()?.ids())))
     }
 
     /// After this the repository has every object that the commands name, with all that they need.
@@ -222,7 +227,7 @@ impl Pushing {
             ..PackLimits::default()
         };
         let repo = self.repo.clone();
-        let mut quarantine = off_the_loop(move || Quarantine::begin(&repo)).await?;
+        let mut quarantine = off_the_loop(&self.turn, move || Quarantine::begin(&repo)).await?;
         let fill = self.fill(&mut quarantine, &room, &limits);
         let filled = in_time(limits.deadline, fill).await;
         let no_room = match &filled {
@@ -234,7 +239,7 @@ impl Pushing {
             _ => room.full(),
         };
         // Also a refused one: removing what it holds takes the disk its time.
-        let adopted = off_the_loop(move || {
+        let adopted = off_the_loop(&self.turn, move || {
             filled?;
             crash::before("adopt");
             let adopted = quarantine.migrate();
@@ -273,12 +278,18 @@ impl Pushing {
     fn room(&self, backing: Backing) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
         let (site, id) = (Arc::clone(&self.site), self.id.clone());
         let repo = self.repo.clone();
-        let enter = off_the_loop(move || Ok(site.rooms.enter(&id, repo.size()?, backing)));
+        let enter = off_the_loop(&self.turn, move || {
+            Ok(site.rooms.enter(&id, repo.size()?, backing))
+        });
         async move { Ok(enter.await??) }
     }
 
     fn explain(&self, why: &NotTaken) -> String {
         match why {
+            NotTaken::Git(error) if error.is_no_space() => {
+                self.failed(error);
+                Full::Disk.to_string()
+            }
             NotTaken::Git(error) if !error.is_client_fault() => {
                 self.failed(error);
                 "the server could not take them, try again later".to_owned()
@@ -295,15 +306,15 @@ impl Pushing {
     fn report(&self, result: &Result<(), PushRefusal>) -> Bytes {
         let refused = result.as_ref().err().map(ToString::to_string);
         let unpack_error = match result {
-            Err(PushRefusal::Objects(why)) => Some(why.clone()),
+            Err(PushRefusal::Objects(why)) => Some(why.as_str()),
             _ => None,
         };
         let names = self.head.commands.iter();
-        let refs = names.map(|command| (command.name.clone(), refused.clone()));
         let report = Report {
             unpack_error,
-            refs: refs.collect(),
-            messages: refused.clone().into_iter().collect(),
+            refs: names.map(|command| command.name.as_str()).collect(),
+            refused: refused.as_deref(),
+            messages: refused.as_deref().into_iter().collect(),
         };
         report.encode(&self.head.capabilities)
     }

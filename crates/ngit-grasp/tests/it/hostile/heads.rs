@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use testkit::now;
 
 use super::Target;
-use crate::hosted::{HalfPush, NULL, commands, next_state, pkt, post_chunked, served};
+use crate::hosted::{HalfPush, NULL, commands, memory, next_state, pkt, post_chunked, served};
 use crate::support::{head, read_reply, tcp};
 
 #[tokio::test]
@@ -96,10 +96,35 @@ async fn a_head_beyond_its_bounds_is_refused() {
     let many: Vec<String> = (0..=20_000).map(|n| format!("refs/heads/{n}")).collect();
     let says = "more than 20000 commands";
     target.assert_not_read("20,001 commands", &creating(&many), says);
-    let long = "x".repeat(60_000);
-    let large: Vec<String> = (0..80).map(|n| format!("refs/heads/{n}{long}")).collect();
+    let long = "x".repeat(1_000);
+    let large = (0..5_000).map(|n| format!("refs/heads/{n}{long}"));
+    let large: Vec<String> = large.collect();
     target.assert_not_read("5 MB of commands", &creating(&large), "bytes of commands");
     target.assert_unharmed("heads without an end");
+}
+
+/// One long name among very many commands, which the answer names one by one.
+#[tokio::test]
+async fn a_long_name_is_not_said_again_for_each_command() {
+    let target = Target::new().await;
+    let first = target.first.as_str();
+    let names: Vec<String> = (1..20_000).map(|n| format!("refs/heads/{n}")).collect();
+    let with = |long: &str| {
+        let long = std::iter::once(long).chain(names.iter().map(String::as_str));
+        commands(&long.map(|name| (NULL, first, name)).collect::<Vec<_>>())
+    };
+    let before = memory(&target.server, "VmHWM");
+    let too_long = format!("refs/notes/{}", "x".repeat(60_000));
+    target.assert_not_read("a name of 60 kB", &with(&too_long), "not a command");
+    let longest = format!("refs/notes/{}", "x".repeat(1_013));
+    let reply = target.push(&with(&longest));
+    assert_eq!(reply.status, 200, "{}", reply.body.len());
+    assert!(reply.body.contains(&format!("ng {longest} only refs/")));
+    assert!(reply.body.contains("ng refs/heads/19999 only refs/heads/"));
+    assert!(reply.body.len() < 4_000_000, "{}", reply.body.len());
+    let grown = memory(&target.server, "VmHWM") - before;
+    assert!(grown < 300_000, "{grown} kB");
+    target.assert_unharmed("long names");
 }
 
 #[tokio::test]

@@ -15,23 +15,16 @@ use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::config::Config;
+use crate::disk::Floor;
 
-/// Bytes between two looks at the disk: sixty-four pushes at once pass the floor by a GiB at most.
-const LOOK_EVERY: u64 = 16 * 1024 * 1024;
 /// Of one push that nobody has signed for: enough for the changes of most pull requests.
 const MOST_UNSIGNED: u64 = 256 * 1024 * 1024;
 
 pub struct Rooms {
     repository_bytes: u64,
-    disk: Disk,
+    disk: Arc<Floor>,
     /// What each repository with a push under way may still grow by.
     left: Mutex<FxHashMap<RepoId, Weak<AtomicU64>>>,
-}
-
-#[derive(Debug, Clone)]
-pub struct Disk {
-    pub root: PathBuf,
-    pub min_free: u64,
 }
 
 /// What has no room.
@@ -79,30 +72,31 @@ impl Share {
 pub struct Room {
     left: Arc<AtomicU64>,
     share: Share,
-    disk: Disk,
+    disk: Arc<Floor>,
     taken: AtomicU64,
     full: OnceLock<Full>,
 }
 
 impl Rooms {
     pub fn of(config: &Config) -> Self {
-        let disk = Disk {
-            root: config.git_data_path.clone(),
-            min_free: config.min_free_bytes.as_u64(),
-        };
-        Self::new(config.max_repository_bytes.as_u64(), disk)
+        let min_free = config.min_free_bytes.as_u64();
+        let root = config.git_data_path.clone();
+        Self::new(config.max_repository_bytes.as_u64(), root, min_free)
     }
 
-    pub fn new(repository_bytes: u64, disk: Disk) -> Self {
+    /// The disk on which `root` lies keeps `min_free` bytes.
+    pub fn new(repository_bytes: u64, root: PathBuf, min_free: u64) -> Self {
         Self {
             repository_bytes,
-            disk,
+            disk: Floor::new(root, min_free),
             left: Mutex::default(),
         }
     }
 
-    /// `size` is the repository's on disk, with what other pushes have brought so far.
+    /// `size` is the repository's on disk, with what other pushes have brought so far. Waits for
+    /// the disk.
     pub fn enter(&self, repo: &RepoId, size: u64, backing: Backing) -> Result<Room, Full> {
+        self.disk.look();
         if self.disk.is_low(0) {
             return Err(Full::Disk);
         }
@@ -120,19 +114,10 @@ impl Rooms {
         Ok(Room {
             left,
             share,
-            disk: self.disk.clone(),
+            disk: Arc::clone(&self.disk),
             taken: AtomicU64::new(0),
             full: OnceLock::new(),
         })
-    }
-}
-
-impl Disk {
-    /// With so many bytes more on it. False also if the system cannot say.
-    fn is_low(&self, more: u64) -> bool {
-        let found = rustix::fs::statvfs(&self.root);
-        let needed = self.min_free.saturating_add(more);
-        found.is_ok_and(|found| found.f_bavail.saturating_mul(found.f_frsize) < needed)
     }
 }
 
@@ -180,9 +165,8 @@ impl Room {
         if !fits {
             return Err(*self.full.get_or_init(|| self.share.full));
         }
-        let before = self.taken.fetch_add(bytes, order);
-        let due = before / LOOK_EVERY != (before + bytes) / LOOK_EVERY;
-        if due && self.disk.is_low(0) {
+        self.taken.fetch_add(bytes, order);
+        if self.disk.is_low(0) {
             return Err(*self.full.get_or_init(|| Full::Disk));
         }
         Ok(())
@@ -220,8 +204,7 @@ mod tests {
     use grasp_core::{Identifier, Pubkey};
 
     fn rooms(repository_bytes: u64, min_free: u64) -> Rooms {
-        let root = std::env::temp_dir();
-        Rooms::new(repository_bytes, Disk { root, min_free })
+        Rooms::new(repository_bytes, std::env::temp_dir(), min_free)
     }
 
     fn repo(n: u8) -> RepoId {
