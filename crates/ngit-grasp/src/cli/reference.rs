@@ -225,7 +225,10 @@ mod tests {
         for sub in command().get_subcommands() {
             assert!(page.contains(&format!("## `ngit-grasp {}", sub.get_name())));
         }
-        assert!(page.contains("## `ngit-grasp backup DIR [--json]`"), "{page}");
+        assert!(
+            page.contains("## `ngit-grasp backup DIR [--json]`"),
+            "{page}"
+        );
         assert!(
             page.contains("## `ngit-grasp check [--repair] [--json]`"),
             "{page}"
