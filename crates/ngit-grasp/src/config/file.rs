@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::settings::{PREFIX, Spec, specs};
+use super::settings::specs;
+use super::spec::{PREFIX, Spec};
 use super::{ConfigErrors, Loaded, Row, Source, args, load};
 
 const INTRO: &str = "\

@@ -1,7 +1,8 @@
 //! Writes `docs/configuration.md` from the table of settings, so that the page cannot differ
 //! from the program.
 
-use super::settings::{Spec, specs};
+use super::settings::specs;
+use super::spec::Spec;
 use super::value::Shape;
 
 const INTRO: &str = "\

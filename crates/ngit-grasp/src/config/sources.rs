@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::dotenv;
-use super::settings::{ALIASES, PREFIX, Spec, specs};
+use super::settings::specs;
+use super::spec::{ALIASES, PREFIX, Spec};
 use super::value::{Secret, Setting, Shape};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -67,7 +67,7 @@ fn pass(config: &Config) -> Option<String> {
 fn is_ours(address: SocketAddr) -> bool {
     let asked = ask(address, "/", "application/nostr+json", None);
     let document = asked.ok().and_then(|(_, body)| body.parse::<Value>().ok());
-    document.is_some_and(|document| document["software"] == env!("CARGO_PKG_NAME"))
+    document.is_some_and(|document| word(&document, "/software") == env!("CARGO_PKG_NAME"))
 }
 
 /// Where a server can be asked that listens there.
