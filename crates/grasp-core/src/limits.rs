@@ -211,7 +211,8 @@ pub struct SyncLimits {
     /// About 2 kB each: 4 MB.
     pub relays: usize,
     pub connections: usize,
-    /// Issues, patches and pull requests that are watched, about 310 bytes each: 620 MB.
+    /// Issues, patches and pull requests that are watched, about 340 bytes each: 680 MB.
+    /// Those of one owner's repositories take an eighth.
     pub roots: usize,
     /// What a relay that does not say allows us.
     pub subscriptions: u32,

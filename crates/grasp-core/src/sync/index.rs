@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::items::{RepoIx, RootIx};
 use crate::clock::Timestamp;
-use crate::id::EventId;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::RepoId;
 use crate::ticket::RelayNo;
 
@@ -30,13 +30,29 @@ pub struct RepoSyncNeeds {
     pub roots: RoaringBitmap,
 }
 
-/// Where a root event is kept in mind; about 100 bytes each with its bits at five relays.
+/// One owner's repositories have this part of all roots at most.
+const SHARES: usize = 8;
+/// And so many in a small room.
+const MIN_SHARE: usize = 64;
+
+/// Where a root event is kept in mind; about 140 bytes each with its bits at five relays.
 #[derive(Debug, Default)]
 struct Roots {
-    ids: Vec<EventId>,
+    known: FxHashMap<RootIx, Root>,
     by_id: FxHashMap<EventId, RootIx>,
-    /// When something last happened about it, in unix seconds.
-    active: Vec<u64>,
+    /// Numbers are never used again: requests on their way still name them.
+    next: u32,
+    /// How many each owner's repositories have, each in each.
+    of_owner: FxHashMap<Pubkey, usize>,
+}
+
+#[derive(Debug)]
+struct Root {
+    id: EventId,
+    /// When something last happened about it.
+    active: Timestamp,
+    /// Repositories that it belongs to.
+    repos: u32,
 }
 
 #[derive(Debug, Default)]
@@ -104,15 +120,16 @@ impl RepoSyncIndex {
         let needs = self.repos.get_mut(ix.0 as usize)?.take()?;
         self.by_id.remove(&needs.repo);
         self.free.push(ix);
+        self.roots.leave(&needs);
         Some(needs)
     }
 
     pub fn roots(&self) -> usize {
-        self.roots.ids.len()
+        self.roots.known.len()
     }
 
     pub fn root(&self, ix: RootIx) -> Option<&EventId> {
-        self.roots.ids.get(ix.0 as usize)
+        self.roots.known.get(&ix).map(|root| &root.id)
     }
 
     pub fn find_root(&self, id: &EventId) -> Option<RootIx> {
@@ -125,22 +142,88 @@ impl RepoSyncIndex {
             self.touch(ix, at);
             return ix;
         }
-        let ix = RootIx(self.roots.ids.len() as u32);
-        self.roots.ids.push(id);
-        self.roots.active.push(at.0);
+        let ix = RootIx(self.roots.next);
+        self.roots.next += 1;
+        let (active, repos) = (at, 0);
+        let root = Root { id, active, repos };
+        self.roots.known.insert(ix, root);
         self.roots.by_id.insert(id, ix);
         ix
     }
 
+    /// There is room for one more root in a repository of that owner.
+    pub fn has_room(&self, owner: &Pubkey, most: usize) -> bool {
+        let own = self.roots.of_owner.get(owner).copied();
+        own.unwrap_or_default() < (most / SHARES).max(MIN_SHARE)
+    }
+
+    /// The root belongs to the repository, until that leaves. False if it did already.
+    pub fn put_root(&mut self, root: RootIx, ix: RepoIx) -> bool {
+        let needs = self.repos.get_mut(ix.0 as usize).and_then(Option::as_mut);
+        let Some(needs) = needs else {
+            return false;
+        };
+        let is_new = needs.roots.insert(root.0);
+        if is_new {
+            let owner = needs.repo.owner;
+            *self.roots.of_owner.entry(owner).or_default() += 1;
+            if let Some(root) = self.roots.known.get_mut(&root) {
+                root.repos += 1;
+            }
+        }
+        is_new
+    }
+
     /// Something happened about it.
     pub fn touch(&mut self, ix: RootIx, at: Timestamp) {
-        if let Some(active) = self.roots.active.get_mut(ix.0 as usize) {
-            *active = at.0.max(*active);
+        if let Some(root) = self.roots.known.get_mut(&ix) {
+            root.active = at.max(root.active);
         }
     }
 
     pub fn active(&self, ix: RootIx) -> Timestamp {
-        let active = self.roots.active.get(ix.0 as usize);
-        Timestamp(active.copied().unwrap_or_default())
+        let root = self.roots.known.get(&ix);
+        root.map_or(Timestamp(0), |root| root.active)
+    }
+
+    pub fn audit(&self) -> Result<(), String> {
+        let mut of_owner: FxHashMap<Pubkey, usize> = FxHashMap::default();
+        let mut repos: FxHashMap<RootIx, u32> = FxHashMap::default();
+        for (_, needs) in self.iter().filter(|(_, needs)| !needs.roots.is_empty()) {
+            *of_owner.entry(needs.repo.owner).or_default() += needs.roots.len() as usize;
+            for root in &needs.roots {
+                *repos.entry(RootIx(root)).or_default() += 1;
+            }
+        }
+        let known = self.roots.known.iter();
+        let known: FxHashMap<_, _> = known.map(|(ix, root)| (*ix, root.repos)).collect();
+        let found = |root: &Root| self.roots.by_id.contains_key(&root.id);
+        let all_found = self.roots.known.values().all(found);
+        if of_owner != self.roots.of_owner || repos != known || !all_found {
+            return Err("roots are miscounted".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Roots {
+    /// What belonged to this repository alone is forgotten.
+    fn leave(&mut self, needs: &RepoSyncNeeds) {
+        for ix in needs.roots.iter().map(RootIx) {
+            let Some(root) = self.known.get_mut(&ix) else {
+                continue;
+            };
+            root.repos -= 1;
+            if root.repos == 0 {
+                self.by_id.remove(&root.id);
+                self.known.remove(&ix);
+            }
+        }
+        if let Some(count) = self.of_owner.get_mut(&needs.repo.owner) {
+            *count -= needs.roots.len() as usize;
+            if *count == 0 {
+                self.of_owner.remove(&needs.repo.owner);
+            }
+        }
     }
 }

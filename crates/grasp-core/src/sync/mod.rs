@@ -37,6 +37,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use self::agenda::Agenda;
@@ -393,15 +394,18 @@ impl Sync {
             }
             News::Gone(repo) => {
                 let ix = self.targets.repos.find(&repo);
+                let needs = ix.and_then(|ix| self.targets.repos.get(ix));
+                let roots = needs.map(|needs| needs.roots.clone());
                 self.targets.forget(&repo);
                 if let Some(ix) = ix {
                     self.forget_repo(ix);
                 }
+                self.forget_roots(roots.unwrap_or_default());
             }
             News::Root { id, repos, at } => {
-                let full = self.targets.repos.roots() >= self.limits.roots;
-                let added = self.targets.add_root(id, &repos, at, &self.limits);
-                if full && added.is_none() {
+                let full = self.targets.is_full(id, &repos, &self.limits);
+                self.targets.add_root(id, &repos, at, &self.limits);
+                if full && !std::mem::replace(&mut self.targets.left_out_roots, true) {
                     self.effects.push_back(SyncEffect::Note(Note::TooManyRoots));
                 }
             }
@@ -416,6 +420,15 @@ impl Sync {
             peer.doubts.forget_repo(ix.0);
             if let Some(session) = peer.session_mut() {
                 session.forget_repo(ix.0);
+            }
+        }
+    }
+
+    /// Those that belonged to no other repository will never be asked about again.
+    fn forget_roots(&mut self, roots: RoaringBitmap) {
+        for root in roots {
+            if self.targets.repos.root(RootIx(root)).is_none() {
+                self.known.roots.remove(root);
             }
         }
     }

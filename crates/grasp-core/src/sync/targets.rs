@@ -27,6 +27,8 @@ pub struct Targets {
     sole: FxHashMap<Pubkey, usize>,
     /// Places in the lists of repositories whose relay was not taken in, because there are enough.
     pub over_limit: u64,
+    /// Some roots were not taken in, because there are enough, or enough of one owner.
+    pub left_out_roots: bool,
 }
 
 impl Targets {
@@ -90,12 +92,8 @@ impl Targets {
         at: Timestamp,
         limits: &SyncLimits,
     ) -> Option<RootIx> {
-        let known = self.repos.find_root(&id).is_some();
-        let repos: Vec<RepoIx> = repos
-            .iter()
-            .filter_map(|repo| self.repos.find(repo))
-            .collect();
-        if repos.is_empty() || (!known && self.repos.roots() >= limits.roots) {
+        let repos = self.with_room(id, repos, limits);
+        if repos.is_empty() {
             return None;
         }
         let root = self.repos.enter_root(id, at);
@@ -104,13 +102,11 @@ impl Targets {
             ..Items::default()
         };
         for ix in repos {
-            let Some(needs) = self.repos.get_mut(ix) else {
+            let is_new = self.repos.put_root(root, ix);
+            let needs = self.repos.get(ix).filter(|_| is_new);
+            let Some(needs) = needs.filter(|needs| needs.stage == Stage::Served) else {
                 continue;
             };
-            let is_new = needs.roots.insert(root.0);
-            if !is_new || needs.stage < Stage::Served {
-                continue;
-            }
             for no in &needs.relays {
                 if let Some(relay) = self.relays.get_mut(*no) {
                     relay.add_target(&items);
@@ -119,6 +115,33 @@ impl Targets {
             }
         }
         Some(root)
+    }
+
+    /// Some of these repositories are synced, and none has room for that root.
+    pub fn is_full(&self, id: EventId, repos: &[RepoId], limits: &SyncLimits) -> bool {
+        let mut synced = repos.iter().filter_map(|repo| self.repos.find(repo));
+        synced.next().is_some() && self.with_room(id, repos, limits).is_empty()
+    }
+
+    /// Those that have the root, or may have it: not too many in all, nor of one owner.
+    fn with_room(&self, id: EventId, repos: &[RepoId], limits: &SyncLimits) -> Vec<RepoIx> {
+        let root = self.repos.find_root(&id);
+        let room = root.is_some() || self.repos.roots() < limits.roots;
+        let mut found = Vec::new();
+        for repo in repos {
+            let Some(ix) = self.repos.find(repo) else {
+                continue;
+            };
+            let has = |root: RootIx| {
+                let needs = self.repos.get(ix);
+                needs.is_some_and(|needs| needs.roots.contains(root.0))
+            };
+            let own_room = self.repos.has_room(&repo.owner, limits.roots);
+            if root.is_some_and(has) || (room && own_room) {
+                found.push(ix);
+            }
+        }
+        found
     }
 
     /// Relays whose targets have changed since this was asked last.
@@ -243,6 +266,7 @@ impl Targets {
     }
 
     pub fn audit(&self) -> Result<(), String> {
+        self.repos.audit()?;
         let derived = self.derive_relay_targets();
         for (no, relay) in self.relays.iter() {
             relay.audit()?;
@@ -376,6 +400,57 @@ mod tests {
         targets.announce(&repo(1, 2), &urls(10..11), Stage::Served, &limits);
         targets.announce(&repo(1, 3), &urls(20..21), Stage::Served, &limits);
         assert_eq!(targets.over_limit, 0);
+        targets.audit().unwrap();
+    }
+
+    #[test]
+    fn roots_go_with_their_last_repository_and_their_numbers_are_not_used_again() {
+        let limits = SyncLimits {
+            roots: 2,
+            ..SyncLimits::default()
+        };
+        let mut targets = Targets::default();
+        targets.announce(&repo(1, 1), &[url(1)], Stage::Served, &limits);
+        targets.announce(&repo(2, 1), &[url(1)], Stage::Served, &limits);
+        let both = [repo(1, 1), repo(2, 1)];
+        let first = targets.add_root(root(1), &both, Timestamp(1), &limits);
+        let second = targets.add_root(root(2), &both[..1], Timestamp(1), &limits);
+        assert!(targets.is_full(root(3), &both, &limits));
+        assert!(!targets.is_full(root(2), &both, &limits), "it is known");
+        targets.forget(&repo(1, 1));
+        assert_eq!(targets.repos.roots(), 1);
+        assert_eq!(targets.repos.find_root(&root(1)), first);
+        assert_eq!(targets.repos.find_root(&root(2)), None);
+        let third = targets.add_root(root(3), &both, Timestamp(1), &limits);
+        assert!(third.is_some() && third != second);
+        assert_eq!(missing(&targets, 1), (1, 2));
+        targets.audit().unwrap();
+        targets.forget(&repo(2, 1));
+        assert_eq!(targets.repos.roots(), 0);
+        targets.audit().unwrap();
+    }
+
+    #[test]
+    fn one_owners_issues_leave_room_for_everybody_elses() {
+        let limits = SyncLimits {
+            roots: 800,
+            ..SyncLimits::default()
+        };
+        let mut targets = Targets::default();
+        for name in [repo(1, 1), repo(1, 2), repo(2, 1)] {
+            targets.announce(&name, &[url(1)], Stage::Served, &limits);
+        }
+        for n in 0..800 {
+            let of = repo(1, 1 + (n % 2) as u8);
+            targets.add_root(root(n), &[of], Timestamp(1), &limits);
+        }
+        assert_eq!(targets.repos.roots(), 100);
+        let both = [repo(1, 1), repo(2, 1)];
+        assert!(targets.is_full(root(900), &both[..1], &limits));
+        let shared = targets.add_root(root(900), &both, Timestamp(1), &limits);
+        assert!(shared.is_some(), "as the other's");
+        targets.forget(&repo(1, 1));
+        assert!(!targets.is_full(root(901), &[repo(1, 2)], &limits));
         targets.audit().unwrap();
     }
 

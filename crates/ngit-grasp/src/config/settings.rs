@@ -288,7 +288,7 @@ settings! {
         /// Relays that the repositories of one owner alone name.
         NGIT_SYNC_MAX_RELAYS_PER_OWNER => sync_max_relays_per_owner: usize = "50" in 1..=10_000;
 
-        /// Issues, patches and pull requests that are watched, at about 310 bytes each.
+        /// Issues, patches and pull requests that are watched, at about 340 bytes each.
         NGIT_SYNC_MAX_ROOTS => sync_max_roots: usize = "2000000" in 1..=100_000_000;
 
         /// Subscriptions on a relay that does not say how many it allows.
