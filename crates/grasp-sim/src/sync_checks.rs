@@ -11,9 +11,9 @@ use crate::net::{Word, message_bytes, place};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Words that one relay gets within an hour. Worlds that put three values into a filter and remember
-/// ten events need some six thousand, for what is looked at in turn; a loop that nothing slows, many
-/// more.
-const PER_HOUR: usize = 10_000;
+/// ten events need some ten thousand, for what is looked at in turn and for what there is no room
+/// to hold; a loop that nothing slows, many more.
+const PER_HOUR: usize = 20_000;
 
 /// Watches one life of the process.
 #[derive(Default)]
