@@ -134,8 +134,10 @@ impl Unwanted {
             false => named.iter().all(|repo| is_refused(repo, lists)),
             true => {
                 let about = event.tag_values("e").chain(event.tag_values("E"));
-                let mut about = about.filter_map(|id| EventId::from_hex(id).ok());
-                about.any(|id| self.events.contains(&id))
+                let about = about.filter_map(|id| EventId::from_hex(id).ok());
+                let mut about = about.peekable();
+                // What is said about something else as well stays.
+                about.peek().is_some() && about.all(|id| self.events.contains(&id))
             }
         }
     }

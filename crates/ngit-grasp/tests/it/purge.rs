@@ -22,6 +22,9 @@ async fn what_the_lists_refuse_is_removed_with_all_that_is_said_about_it() {
     for event in [&issue, &comment, &kept, &both] {
         accept(&mut client, event).await;
     }
+    let other_root = kept.id.to_string();
+    let compares = user.event(1111, now(), &[&["E", &other_root], &["e", &root]], "both");
+    accept(&mut client, &compares).await;
     let waiting = unwanted.state(&bad, now(), &[("refs/heads/main", &"1".repeat(40))]);
     held(&mut client, &waiting).await;
     drop(client);
@@ -55,6 +58,10 @@ async fn what_the_lists_refuse_is_removed_with_all_that_is_said_about_it() {
     let mut client = testkit::Client::connect(&server.ws_url()).await;
     assert!(!served(&mut client, &issue).await && !served(&mut client, &comment).await);
     assert!(served(&mut client, &kept).await && served(&mut client, &both).await);
+    assert!(
+        served(&mut client, &compares).await,
+        "it speaks of another, too"
+    );
     let path = |project: &Project| {
         let url = project.url(&server);
         url.strip_prefix(&server.http_url())
