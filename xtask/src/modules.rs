@@ -5,8 +5,15 @@ use std::path::Path;
 
 /// From the bottom up; modules on one rung do not use each other's betters.
 const ORDER: [&[&str]; 10] = [
-    &["id", "clock"],
-    &["backoff", "clone_url", "git", "limiter", "relay_url"],
+    &["id", "clock", "network"],
+    &[
+        "backoff",
+        "clone_url",
+        "git",
+        "limiter",
+        "relay_url",
+        "shares",
+    ],
     &["limits", "service"],
     &["event", "filter"],
     &["facts", "ticket", "auth", "nip34"],

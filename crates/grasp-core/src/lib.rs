@@ -6,8 +6,9 @@
 //! `grasp-sim` does the same in virtual time.
 //!
 //! Modules are ordered; a module uses only those before it:
-//! `id, clock → backoff, clone_url, git, limiter, relay_url → limits, service → event, filter →
-//! facts, ticket, auth, nip34 → registry → admit → purgatory, push → hunt, sync → core`.
+//! `id, clock, network → backoff, clone_url, git, limiter, relay_url, shares → limits, service →
+//! event, filter → facts, ticket, auth, nip34 → registry → admit → purgatory, push → hunt, sync →
+//! core`.
 
 pub mod admit;
 pub mod auth;
@@ -23,12 +24,14 @@ pub mod hunt;
 pub mod id;
 pub mod limiter;
 pub mod limits;
+pub mod network;
 pub mod nip34;
 pub mod purgatory;
 pub mod push;
 pub mod registry;
 pub mod relay_url;
 pub mod service;
+pub mod shares;
 pub mod sync;
 pub mod ticket;
 
@@ -41,6 +44,7 @@ pub use crate::event::{Event, Kind};
 pub use crate::filter::Filter;
 pub use crate::id::{EventId, Pubkey, Signature};
 pub use crate::limits::{DomainLimits, HuntLimits, Limits, SyncLimits};
+pub use crate::network::Network;
 pub use crate::nip34::{Identifier, RepoId};
 pub use crate::registry::MaintainerRule;
 pub use crate::relay_url::RelayUrl;

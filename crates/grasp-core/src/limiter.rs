@@ -54,6 +54,12 @@ impl<K: Hash + Eq> Limiter<K> {
     /// Takes one token; false when there is none. A rate of zero means no limit.
     #[must_use]
     pub fn allow(&mut self, key: K, now: Mono) -> bool {
+        self.allow_share(key, 1, now)
+    }
+
+    /// As if the key had so many times the rate.
+    #[must_use]
+    pub fn allow_share(&mut self, key: K, shares: u64, now: Mono) -> bool {
         if self.rate.per_minute == 0 {
             return true;
         }
@@ -70,10 +76,11 @@ impl<K: Hash + Eq> Limiter<K> {
             refilled: now,
         });
         bucket.refill(rate, now);
-        if bucket.tokens < 1.0 {
+        let price = 1.0 / shares as f64;
+        if bucket.tokens < price {
             return false;
         }
-        bucket.tokens -= 1.0;
+        bucket.tokens -= price;
         true
     }
 
@@ -158,6 +165,15 @@ mod tests {
             "1 and 2 have refilled and make room"
         );
         assert_eq!(limiter.len(), 1);
+    }
+
+    #[test]
+    fn a_key_of_several_shares_has_several_times_the_rate() {
+        let mut limiter = Limiter::new(Rate::per_minute(60), 10);
+        assert!((0..240).all(|_| limiter.allow_share("a", 4, at(0))));
+        assert!(!limiter.allow_share("a", 4, at(0)));
+        assert!((0..4).all(|_| limiter.allow_share("a", 4, at(1))));
+        assert!(!limiter.allow_share("a", 4, at(1)));
     }
 
     #[test]

@@ -614,6 +614,7 @@ impl<'t> World<'t> {
             repo,
             commands,
             present,
+            network: None,
         })
     }
 

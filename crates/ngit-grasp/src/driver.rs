@@ -10,8 +10,8 @@ use grasp_core::git::Refs;
 use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::sync::io::FromRelay;
 use grasp_core::{
-    ConnNo, Core, Event, Failed, GitDone, Input, Job, Mono, Now, Origin, PushId, RelayNo, RepoId,
-    Restore, StoreOutcome, Ticket,
+    ConnNo, Core, Event, Failed, GitDone, Input, Job, Mono, Network, Now, Origin, PushId, RelayNo,
+    RepoId, Restore, StoreOutcome, Ticket,
 };
 use grasp_store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -40,6 +40,8 @@ pub struct PushRequest {
     pub repo: RepoId,
     pub commands: Vec<Command>,
     pub present: Refs,
+    /// `None` is not counted.
+    pub network: Option<Network>,
     pub reply: PushReply,
 }
 
@@ -337,6 +339,7 @@ impl Driver {
                     repo,
                     commands,
                     present,
+                    network,
                     reply,
                 } = *request;
                 let push = PushId(self.next_push);
@@ -347,6 +350,7 @@ impl Driver {
                     repo,
                     commands,
                     present,
+                    network,
                 };
                 self.feed(input, now);
             }

@@ -15,6 +15,7 @@ use crate::clock::Timestamp;
 use crate::event::{Address, Event, Kind};
 use crate::id::{EventId, Pubkey};
 use crate::limits::Limits;
+use crate::network::Network;
 use crate::nip34::{self, PullRequest};
 use crate::registry::{MaintainerRule, Registry};
 use crate::relay_url::RelayUrl;
@@ -24,8 +25,12 @@ use crate::ticket::Delivery;
 /// Who hands us an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// A websocket client and the keys it has proven to hold (NIP-42).
-    Client { authenticated: Vec<Pubkey> },
+    Client {
+        /// The keys that this websocket client has proven to hold (NIP-42).
+        authenticated: Vec<Pubkey>,
+        /// `None` is not counted: this machine.
+        network: Option<Network>,
+    },
     /// Another relay, by sync.
     Sync(Delivery),
     /// The operator's own file.
@@ -37,6 +42,7 @@ impl Origin {
     pub fn anonymous() -> Self {
         Origin::Client {
             authenticated: Vec::new(),
+            network: None,
         }
     }
 }
@@ -131,8 +137,10 @@ fn refusal(event: &Event, origin: &Origin, policy: &Policy, now: Timestamp) -> O
 fn protected(event: &Event, origin: &Origin) -> Option<Refusal> {
     match origin {
         Origin::Import => None,
-        Origin::Client { authenticated } if authenticated.contains(&event.pubkey) => None,
-        Origin::Client { authenticated } if authenticated.is_empty() => Some(Refusal::AuthRequired),
+        Origin::Client { authenticated, .. } if authenticated.contains(&event.pubkey) => None,
+        Origin::Client { authenticated, .. } if authenticated.is_empty() => {
+            Some(Refusal::AuthRequired)
+        }
         Origin::Client { .. } | Origin::Sync(_) => Some(Refusal::NotTheAuthor),
     }
 }

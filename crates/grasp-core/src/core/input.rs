@@ -9,6 +9,7 @@ use crate::facts::{Seq, StoreOutcome};
 use crate::git::{ObjectId, ObjectKind, Refs};
 use crate::hunt::io::Fetched;
 use crate::id::EventId;
+use crate::network::Network;
 use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 use crate::push::Command;
@@ -51,6 +52,8 @@ pub enum Input {
         repo: RepoId,
         commands: Vec<Command>,
         present: Refs,
+        /// `None` is not counted: this machine.
+        network: Option<Network>,
     },
     /// Another relay, or the line to it, says something.
     Remote {

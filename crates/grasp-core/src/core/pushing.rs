@@ -5,6 +5,7 @@ use super::{Core, Effect, Errand};
 use crate::facts::Facts;
 use crate::git::{ObjectId, Refs};
 use crate::id::EventId;
+use crate::network::Network;
 use crate::nip34::{Identifier, Rank, RepoId, State};
 use crate::push::{self, Command, Decision, Plan, PushRefusal};
 use crate::ticket::PushId;
@@ -12,6 +13,7 @@ use crate::ticket::PushId;
 #[derive(Debug)]
 pub struct Push {
     repo: RepoId,
+    network: Option<Network>,
     plan: Plan,
     /// Its objects are kept, and it is refused, unless the rest turns out to be here already.
     refusal: Option<PushRefusal>,
@@ -33,6 +35,7 @@ impl Core {
         repo: RepoId,
         commands: &[Command],
         present: &Refs,
+        network: Option<Network>,
         facts: &dyn Facts,
     ) {
         let decision = if self.registry.is_hosted(&repo) {
@@ -52,6 +55,7 @@ impl Core {
             let stage = Stage::Receiving;
             let started = Push {
                 repo,
+                network,
                 plan,
                 refusal,
                 stage,

@@ -23,6 +23,7 @@ fn refused(effects: Vec<Effect>) -> Option<String> {
 fn authenticated(keys: &[grasp_core::Pubkey]) -> Origin {
     Origin::Client {
         authenticated: keys.to_vec(),
+        network: None,
     }
 }
 

@@ -160,6 +160,7 @@ impl Scene {
             repo: repo.clone(),
             commands: refs.iter().map(command).collect(),
             present: self.git.refs(repo),
+            network: None,
         });
         match self.decisions.remove(&push).expect("every push is decided") {
             Decision::Refuse(refusal) => Err(refusal),

@@ -1,16 +1,16 @@
-//! Who may connect: a number in all and a number per address.
+//! Who may connect: a number in all and a number per network.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustc_hash::FxHashMap;
+use grasp_core::Network;
+use grasp_core::shares::{NetworkShares, ShareLimits};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) struct Gate {
     room: Arc<Semaphore>,
-    per_ip: usize,
-    /// Only addresses with open connections are in it.
-    taken: Mutex<FxHashMap<IpAddr, usize>>,
+    limits: ShareLimits,
+    taken: Mutex<NetworkShares>,
 }
 
 /// One connection's place, given back when dropped.
@@ -22,7 +22,7 @@ pub(crate) struct Slot {
 /// One connection of one address.
 pub(super) struct Seat {
     gate: Arc<Gate>,
-    network: IpAddr,
+    network: Network,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,11 @@ impl Gate {
     pub(super) fn new(in_all: usize, per_ip: usize) -> Arc<Self> {
         Arc::new(Self {
             room: Arc::new(Semaphore::new(in_all.min(Semaphore::MAX_PERMITS))),
-            per_ip,
+            // All are counted by `room`: some have no network.
+            limits: ShareLimits {
+                in_all: u64::MAX,
+                per_network: per_ip as u64,
+            },
             taken: Mutex::default(),
         })
     }
@@ -56,13 +60,9 @@ impl Gate {
     }
 
     pub(super) fn seat(self: &Arc<Self>, ip: IpAddr) -> Option<Seat> {
-        let network = network(ip);
+        let network = Network::of(ip);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.entry(network).or_insert(0);
-        if *count >= self.per_ip {
-            return None;
-        }
-        *count += 1;
+        taken.take(Some(network), 1, self.limits).ok()?;
         Some(Seat {
             gate: Arc::clone(self),
             network,
@@ -72,28 +72,9 @@ impl Gate {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self
-            .gate
-            .taken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = taken.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.network);
-            }
-        }
-    }
-}
-
-/// What one customer of a provider holds: an IPv4 address, or an IPv6 /64.
-pub(super) fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let prefix = u128::from(v6) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(prefix))
-        }
-        v4 => v4,
+        let taken = self.gate.taken.lock();
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        taken.give_back(Some(self.network), 1);
     }
 }
 
@@ -115,11 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn one_customer_is_one_network() {
-        let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
-        assert!(same("2001:db8::1", "2001:db8::ffff:1"));
-        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
-        assert!(same("::ffff:192.0.2.1", "192.0.2.1"));
-        assert!(!same("192.0.2.1", "192.0.2.2"));
+    fn one_customer_with_many_prefixes_does_not_fill_the_server() {
+        let gate = Gate::new(1_000, 2);
+        let of_one_customer = (0..100).map(|n| format!("2001:db8:0:{n:x}00::1"));
+        let open: Vec<Slot> = of_one_customer
+            .filter_map(|ip| gate.enter(Some(ip.parse().unwrap())).ok())
+            .collect();
+        assert_eq!(open.len(), 8, "four shares of two connections");
+        assert!(gate.enter(Some("2001:db8:1::1".parse().unwrap())).is_ok());
     }
 }

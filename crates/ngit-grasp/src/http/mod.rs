@@ -24,7 +24,7 @@ use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use grasp_core::id::to_hex;
-use grasp_core::{MaintainerRule, RepoId};
+use grasp_core::{MaintainerRule, Network, RepoId};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tower::ServiceExt as _;
@@ -106,10 +106,9 @@ impl Site {
         }
     }
 
-    /// Where a request comes from, and the same again if limits per address hold there.
-    fn counted(&self, transport: &Transport, headers: &HeaderMap) -> (IpAddr, Option<IpAddr>) {
-        let ip = self.client_ip.of(transport.peer.ip(), headers);
-        (ip, self.limited(ip))
+    /// Where a request comes from, if limits per address hold there.
+    fn counted(&self, transport: &Transport, headers: &HeaderMap) -> Option<IpAddr> {
+        self.limited(self.client_ip.of(transport.peer.ip(), headers))
     }
 
     /// Not this machine, and not a proxy that does not say whom it speaks for.
@@ -240,7 +239,7 @@ fn websocket(
     headers: &HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response<Body> {
-    let (ip, counted) = site.counted(transport, headers);
+    let counted = site.counted(transport, headers);
     // A direct peer was counted when it connected; behind a proxy the address is known only now.
     let seat = match counted.filter(|ip| *ip != transport.peer.ip()) {
         None => None,
@@ -253,8 +252,7 @@ fn websocket(
         },
     };
     let peer = Peer {
-        ip: gate::network(ip),
-        exempt: counted.is_none(),
+        network: counted.map(Network::of),
     };
     let counted = (transport.clone(), seat);
     // Twice the limit reaches us, so that most large messages get an answer and not a cut.
@@ -375,9 +373,9 @@ async fn repository(
     let Some(route) = Route::parse(request.uri().path()) else {
         return not_found().await.into_response();
     };
-    let (_, counted) = site.counted(&transport, request.headers());
+    let counted = site.counted(&transport, request.headers());
     let client = Client {
-        network: counted.map(gate::network),
+        network: counted.map(Network::of),
     };
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if route.endpoint == Endpoint::Page && is_read {

@@ -87,7 +87,7 @@ impl FromRequestParts<Arc<Site>> for Visit {
         Ok(Self {
             status: Arc::clone(status),
             audience: site.operator.audience(transport.peer.ip(), &parts.headers),
-            counted: site.counted(transport, &parts.headers).1,
+            counted: site.counted(transport, &parts.headers),
             site: Arc::clone(site),
         })
     }

@@ -4,7 +4,6 @@
 mod sessions;
 mod subscriptions;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use futures_util::SinkExt as _;
 use futures_util::future::BoxFuture;
 use grasp_core::admit::Refusal;
 use grasp_core::event::Unverified;
-use grasp_core::{EventId, Origin, Pubkey, auth};
+use grasp_core::{EventId, Network, Origin, Pubkey, auth};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite;
@@ -38,9 +37,8 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
-    pub ip: IpAddr,
-    /// Loopback: no limits per address.
-    pub exempt: bool,
+    /// `None` is not counted: loopback and trusted proxies.
+    pub network: Option<Network>,
 }
 
 /// Why a connection ends.
@@ -122,7 +120,7 @@ impl Connection {
                 break end;
             }
         };
-        tracing::debug!(ip = %self.peer.ip, ?end, "connection ends");
+        tracing::debug!(network = ?self.peer.network, ?end, "connection ends");
         self.last_word(&end).await;
     }
 
@@ -247,7 +245,7 @@ impl Connection {
                 });
             }
         };
-        if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
+        if !self.relay.may_publish(self.peer.network) {
             let refusal = Refusal::AddressRate(self.relay.limits.events_per_minute_per_ip);
             self.relay.metrics.relay.refused(refusal.label());
             return self.say(message::ok_text(&event.id(), false, &refusal.to_string()));
@@ -273,6 +271,7 @@ impl Connection {
         self.in_flight += 1;
         let origin = Origin::Client {
             authenticated: self.authenticated.clone(),
+            network: self.peer.network,
         };
         let reply = Box::new(ClientReply(self.outbox.clone()));
         let ingest = &self.relay.ingest;
@@ -325,7 +324,7 @@ impl Connection {
         if self.authenticated.len() >= most {
             return Err(format!("blocked: more than {most} keys on one connection"));
         }
-        if !self.peer.exempt && !self.relay.may_publish(self.peer.ip) {
+        if !self.relay.may_publish(self.peer.network) {
             let rate = self.relay.limits.events_per_minute_per_ip;
             return Err(Refusal::AddressRate(rate).to_string());
         }

@@ -8,12 +8,11 @@ pub mod negentropy;
 pub mod outbox;
 mod query;
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grasp_core::limiter::{Limiter, Rate};
-use grasp_core::{Limits, Service};
+use grasp_core::{Limits, Network, Service};
 use grasp_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -23,8 +22,8 @@ use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
 
-/// Addresses with a rate bucket: 100,000 x 72 bytes = 7 MB.
-const MAX_RATED_IPS: usize = 100_000;
+/// Networks with a rate bucket, three for an IPv6 address: 100,000 x 80 bytes = 8 MB.
+const MAX_RATED_NETWORKS: usize = 100_000;
 
 /// What all connections share.
 pub struct Relay {
@@ -40,7 +39,7 @@ pub struct Relay {
     readers: Semaphore,
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
     item_room: Arc<Semaphore>,
-    ip_rate: Mutex<Limiter<IpAddr>>,
+    network_rate: Mutex<Limiter<Network>>,
     next_conn: AtomicU64,
 }
 
@@ -68,7 +67,7 @@ impl Relay {
             item_room: Arc::new(Semaphore::new(
                 limits.neg_items_total.min(Semaphore::MAX_PERMITS),
             )),
-            ip_rate: Mutex::new(Limiter::new(rate, MAX_RATED_IPS)),
+            network_rate: Mutex::new(Limiter::new(rate, MAX_RATED_NETWORKS)),
             next_conn: AtomicU64::new(0),
             store,
             ingest,
@@ -86,9 +85,12 @@ impl Relay {
     }
 
     /// Takes one event from an address's allowance.
-    fn may_publish(&self, ip: IpAddr) -> bool {
-        let mut rate = self.ip_rate.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.allow(ip, self.clock.mono())
+    fn may_publish(&self, network: Option<Network>) -> bool {
+        let rate = self.network_rate.lock();
+        let mut rate = rate.unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.mono();
+        let mut levels = network.into_iter().flat_map(Network::levels);
+        levels.all(|(level, shares)| rate.allow_share(level, shares, now))
     }
 
     /// Room for so many items more, until the holder is dropped.

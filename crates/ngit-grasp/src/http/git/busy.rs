@@ -2,13 +2,13 @@
 //! to come back.
 
 use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse;
-use grasp_core::RepoId;
+use grasp_core::shares::{Exceeded, NetworkShares, ShareLimits};
+use grasp_core::{Network, RepoId};
 use prometheus::IntGauge;
 use rustc_hash::FxHashMap;
 
@@ -48,9 +48,8 @@ impl Places {
 
 #[derive(Default)]
 struct Inside {
-    all: usize,
+    shares: NetworkShares,
     repos: FxHashMap<RepoId, usize>,
-    networks: FxHashMap<IpAddr, usize>,
 }
 
 /// One place, given back when the last of its clones is dropped: whoever asked may be gone while a
@@ -63,7 +62,7 @@ pub struct Turn {
 struct Place {
     turnstile: Arc<Turnstile>,
     repo: RepoId,
-    network: Option<IpAddr>,
+    network: Option<Network>,
 }
 
 /// What is full.
@@ -83,7 +82,7 @@ impl Turnstile {
         })
     }
 
-    pub fn enter(self: &Arc<Self>, repo: &RepoId, network: Option<IpAddr>) -> Result<Turn, Busy> {
+    pub fn enter(self: &Arc<Self>, repo: &RepoId, network: Option<Network>) -> Result<Turn, Busy> {
         self.enter_within(self.places, repo, network)
     }
 
@@ -91,7 +90,7 @@ impl Turnstile {
     pub fn enter_behind(
         self: &Arc<Self>,
         repo: &RepoId,
-        network: Option<IpAddr>,
+        network: Option<Network>,
     ) -> Result<Turn, Busy> {
         self.enter_within(self.places.but_a_quarter(), repo, network)
     }
@@ -100,25 +99,26 @@ impl Turnstile {
         self: &Arc<Self>,
         places: Places,
         repo: &RepoId,
-        network: Option<IpAddr>,
+        network: Option<Network>,
     ) -> Result<Turn, Busy> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
-        let of_network = network.and_then(|network| inside.networks.get(&network).copied());
-        if inside.all >= places.in_all {
+        if inside.shares.total() >= places.in_all as u64 {
             return Err(Busy::Server);
         }
+        let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
         if of_repo >= places.per_repo {
             return Err(Busy::Repository);
         }
-        if of_network >= Some(places.per_network) {
-            return Err(Busy::Address);
-        }
-        inside.all += 1;
+        let limits = ShareLimits {
+            in_all: places.in_all as u64,
+            per_network: places.per_network as u64,
+        };
+        let taken = inside.shares.take(network, 1, limits);
+        taken.map_err(|exceeded| match exceeded {
+            Exceeded::InAll => Busy::Server,
+            Exceeded::Network => Busy::Address,
+        })?;
         *inside.repos.entry(repo.clone()).or_default() += 1;
-        if let Some(network) = network {
-            *inside.networks.entry(network).or_default() += 1;
-        }
         self.running.inc();
         let place = Place {
             turnstile: Arc::clone(self),
@@ -135,11 +135,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         let inside = &self.turnstile.inside;
         let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.all -= 1;
+        inside.shares.give_back(self.network, 1);
         leave(&mut inside.repos, &self.repo);
-        if let Some(network) = &self.network {
-            leave(&mut inside.networks, network);
-        }
         self.turnstile.running.dec();
     }
 }
@@ -182,7 +179,7 @@ mod tests {
         let turnstile = Turnstile::new(places, gauge.clone());
         let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
         let enter = |n, network| turnstile.enter(&repo(n), network);
-        let address = Some("192.0.2.1".parse().unwrap());
+        let address = Some(Network::of("192.0.2.1".parse().unwrap()));
         let first = enter(1, address).ok().unwrap();
         assert_eq!(enter(2, address).err(), Some(Busy::Address));
         let _second = enter(1, None).ok().unwrap();

@@ -7,7 +7,6 @@ mod fetch;
 mod push;
 mod route;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use grasp_core::RepoId;
+use grasp_core::{Network, RepoId};
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 
 use self::busy::{Busy, Places, Turn, Turnstile};
@@ -58,7 +57,7 @@ pub struct GitLimits {
 #[derive(Debug, Clone, Copy)]
 pub struct Client {
     /// `None` is not counted.
-    pub network: Option<IpAddr>,
+    pub network: Option<Network>,
 }
 
 impl GitSite {
@@ -126,7 +125,10 @@ impl GitSite {
                 self.info_refs(&repo, &turn, &query, protocol).await
             }
             Endpoint::UploadPack if is_post => self.fetch(&repo, turn, request).await,
-            Endpoint::ReceivePack if is_post => self.push(route.repo, repo, turn, request).await,
+            Endpoint::ReceivePack if is_post => {
+                self.push(route.repo, repo, turn, client.network, request)
+                    .await
+            }
             Endpoint::InfoRefs | Endpoint::UploadPack | Endpoint::ReceivePack => {
                 let text = "this address takes another method\n";
                 (StatusCode::METHOD_NOT_ALLOWED, text).into_response()

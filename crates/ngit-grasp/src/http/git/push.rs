@@ -10,9 +10,9 @@ use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
-use grasp_core::RepoId;
 use grasp_core::git::{ObjectId, Refs};
 use grasp_core::push::{self, Backing, Decision, PushRefusal};
+use grasp_core::{Network, RepoId};
 use grasp_git::{
     CommandLimits, CommandReader, GitError, PackLimits, PushHead, Quarantine, Repo, Report, pktline,
 };
@@ -41,6 +41,7 @@ impl GitSite {
         id: RepoId,
         repo: Repo,
         turn: Turn,
+        network: Option<Network>,
         request: Request<Body>,
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
@@ -71,6 +72,7 @@ impl GitSite {
             site: Arc::clone(self),
             id,
             repo,
+            network,
             head,
             body,
             turn,
@@ -123,6 +125,7 @@ struct Pushing {
     site: Arc<GitSite>,
     id: RepoId,
     repo: Repo,
+    network: Option<Network>,
     head: PushHead,
     body: Reader,
     turn: Turn,
@@ -182,6 +185,7 @@ impl Pushing {
             repo: self.id.clone(),
             commands,
             present,
+            network: self.network,
             reply,
         });
         let gone = |_| PushRefusal::Failed;

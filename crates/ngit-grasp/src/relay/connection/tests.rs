@@ -54,10 +54,7 @@ impl Silent {
     async fn connect(&self) -> WebSocketStream<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let relay = Arc::clone(&self.relay);
-        let peer = Peer {
-            ip: IpAddr::from([127, 0, 0, 1]),
-            exempt: true,
-        };
+        let peer = Peer { network: None };
         let accept = async move |upgrade: WebSocketUpgrade| {
             upgrade.on_upgrade(move |ws| Connection::new(relay, peer, ws).run())
         };

@@ -1,7 +1,6 @@
 //! Both sides are ours: what the hands say, our own relay understands, and the other way round.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::Router;
@@ -44,10 +43,7 @@ fn serve(stage: &Stage, events: &[Event]) -> (String, watch::Sender<Phase>) {
     );
     let relay = Arc::new(relay);
     let upgrade = move |upgrade: WebSocketUpgrade| async move {
-        let peer = Peer {
-            ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            exempt: true,
-        };
+        let peer = Peer { network: None };
         upgrade.on_upgrade(move |socket| Connection::new(relay, peer, socket).run())
     };
     let router: Router = Router::new().route("/", get(upgrade));
