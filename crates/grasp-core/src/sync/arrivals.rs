@@ -217,16 +217,19 @@ impl Sync {
 
     /// Keeps in mind that an event need not be fetched again.
     pub fn dismiss(&mut self, event: &Event, fate: Fate) {
-        if !self.is_on() {
-            return;
+        if self.is_on() {
+            self.dismiss_row(event.id, event.created_at, event.kind, fate);
         }
+    }
+
+    pub(super) fn dismiss_row(&mut self, id: EventId, at: Timestamp, kind: Kind, fate: Fate) {
         let row = Dismissed {
-            id: event.id,
-            at: event.created_at,
-            announcement: matches!(event.kind, Kind::ANNOUNCEMENT | Kind::STATE),
+            id,
+            at,
+            announcement: matches!(kind, Kind::ANNOUNCEMENT | Kind::STATE),
             fate,
         };
-        if self.memo.get(&event.id) == Some(&row) {
+        if self.memo.get(&id) == Some(&row) {
             return;
         }
         for gone in self.memo.dismiss(row.clone()) {

@@ -5,6 +5,7 @@ use super::capabilities::{Capabilities, Reconciles};
 use super::compared::Compared;
 use super::downloads::BatchNo;
 use super::io::{Complaint, Fault, FromRelay, ToRelay};
+use super::memory::Fate;
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
 use super::session::Auth;
@@ -41,9 +42,14 @@ impl Sync {
                 sent,
                 complete,
             } => self.on_eose(relay, sub, sent, complete, now),
-            FromRelay::Closed { sub, why, .. } => self.on_refused(relay, sub, why, now),
+            FromRelay::Closed { sub, why, .. } => self.on_closed(relay, sub, why, now),
             FromRelay::Notice(why) => self.on_notice(relay, why, now),
             FromRelay::Known { sub, id, at } => {
+                self.took(relay, sub, id, at, now);
+                self.came(&id, now);
+            }
+            FromRelay::TooLarge { sub, id, at, kind } => {
+                self.dismiss_row(id, at, kind, Fate::ForGood);
                 self.took(relay, sub, id, at, now);
                 self.came(&id, now);
             }
@@ -135,6 +141,15 @@ impl Sync {
             peer.answered();
         }
         self.settle(relay, no, now);
+    }
+
+    /// After its EOSE a request for what is stored is answered, and some relays end it then by
+    /// themselves. Before it, or on a live subscription, a CLOSED is a refusal.
+    fn on_closed(&mut self, relay: RelayNo, no: SubNo, why: Complaint, now: Now) {
+        let is_answered = |sub: &mut Sub| sub.sent.is_some() && !sub.is_live();
+        if !self.sub(relay, no).is_some_and(is_answered) {
+            self.on_refused(relay, no, why, now);
+        }
     }
 
     pub(super) fn settle(&mut self, relay: RelayNo, no: SubNo, now: Now) {
@@ -325,6 +340,7 @@ fn brings_on(word: &FromRelay) -> bool {
         word,
         FromRelay::Eose { .. }
             | FromRelay::Known { .. }
+            | FromRelay::TooLarge { .. }
             | FromRelay::Needs { .. }
             | FromRelay::Reconciled { .. }
     )

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::event::Kind;
 use crate::filter::Filter;
 use crate::id::EventId;
 use crate::relay_url::RelayUrl;
@@ -48,7 +49,8 @@ pub enum ToRelay {
 
 /// Heard of a connection, in order, except that the events of a subscription may come after its
 /// EOSE: each takes its time to be verified. Every EVENT frame of a known subscription becomes
-/// exactly one submission, `Known` or `Bad`.
+/// exactly one submission, `Known`, `TooLarge` or `Bad`; but one that was left out unread, because
+/// the message is larger than any we take, is a `Bad` without a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromRelay {
     Up,
@@ -75,6 +77,14 @@ pub enum FromRelay {
         sub: SubNo,
         id: EventId,
         at: Timestamp,
+    },
+    /// An event that was asked for, whose id and signature are right, and that is larger than we
+    /// take. Whoever planted it, the relay is not to blame.
+    TooLarge {
+        sub: SubNo,
+        id: EventId,
+        at: Timestamp,
+        kind: Kind,
     },
     Bad {
         sub: Option<SubNo>,

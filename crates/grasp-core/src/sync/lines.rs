@@ -314,7 +314,7 @@ impl Sync {
             return;
         };
         let batches = std::mem::take(&mut session.batches);
-        let (up_since, unbearable) = (session.began, session.is_unbearable());
+        let (up_since, unbearable) = (session.began, session.exceeded_fault_budget());
         let (heard, heard_mono) = (session.heard_unix, session.heard);
         peer.lost_at = Some(heard_mono);
         if let Some(end) = end {

@@ -201,12 +201,15 @@ impl Sync {
         let Some(session) = peer.session_mut() else {
             return;
         };
-        let first = session.note_fault(fault);
-        let unbearable = session.is_unbearable();
+        let first = session.note_fault(fault, now.mono);
+        let exceeded = session.exceeded_fault_budget();
+        if fault == Fault::TooLarge && no.is_none() {
+            session.note_unread();
+        }
         if first {
             self.tell(relay, |relay| Note::Misbehaved { relay, fault });
         }
-        if unbearable {
+        if exceeded {
             return self.shun(relay, now);
         }
         let Some(no) = no else {

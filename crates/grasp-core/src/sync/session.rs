@@ -1,6 +1,7 @@
 //! One connection while it lasts: what is open on it, and what is watched.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::batch::Batch;
 use super::capabilities::Capabilities;
@@ -17,7 +18,10 @@ const MAX_WORK: u32 = 4;
 /// Watches that are refused before none is asked for any more.
 const MAX_REFUSED: u32 = 4;
 /// Faults of one connection before we hang up.
-const PATIENCE: u32 = 100;
+const FAULT_BUDGET: u32 = 100;
+/// One fault is forgiven after so long: a hundred in an hour end a connection, a few each day
+/// never do.
+const FAULT_FADES: Duration = Duration::from_secs(36);
 
 /// Whether we have shown who we are.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,7 +63,9 @@ pub struct Session {
     /// Times that no EOSE came though the relay was there; of no account once one came.
     pub without_eose: u32,
     pub says_eose: bool,
-    pub faults: u32,
+    faults: u32,
+    /// Until when faults have faded.
+    faded: Mono,
     seen_faults: BTreeSet<Fault>,
     /// When it was last seen to whether what is watched could be packed better, and when it was.
     pub looked: Option<Mono>,
@@ -86,6 +92,7 @@ impl Session {
             without_eose: 0,
             says_eose: false,
             faults: 0,
+            faded: mono,
             seen_faults: BTreeSet::new(),
             looked: None,
             repacked: None,
@@ -257,17 +264,34 @@ impl Session {
     }
 
     /// True for the first of its kind.
-    pub fn note_fault(&mut self, fault: Fault) -> bool {
+    pub fn note_fault(&mut self, fault: Fault, now: Mono) -> bool {
+        self.fade_faults(now);
         self.faults += match fault {
-            Fault::Malformed | Fault::OffFilter | Fault::UnknownSubscription | Fault::Hollow => 1,
-            Fault::WrongId | Fault::WrongSignature | Fault::TooLarge => 5,
+            Fault::Malformed
+            | Fault::OffFilter
+            | Fault::UnknownSubscription
+            | Fault::Hollow
+            | Fault::TooLarge => 1,
+            Fault::WrongId | Fault::WrongSignature => 5,
             Fault::Flood => 20,
         };
         self.seen_faults.insert(fault)
     }
 
-    pub fn is_unbearable(&self) -> bool {
-        self.faults >= PATIENCE
+    fn fade_faults(&mut self, now: Mono) {
+        let fades = now.since(self.faded).as_secs() / FAULT_FADES.as_secs();
+        let fades = u32::try_from(fades).unwrap_or(u32::MAX);
+        self.faults = self.faults.saturating_sub(fades);
+        self.faded = self.faded + FAULT_FADES.saturating_mul(fades);
+    }
+
+    /// Something was left out unread: whatever is being answered may be longer than it seems.
+    pub fn note_unread(&mut self) {
+        self.subs.doubt_all();
+    }
+
+    pub fn exceeded_fault_budget(&self) -> bool {
+        self.faults >= FAULT_BUDGET
     }
 
     /// A repository is gone, and its number may soon be another's.

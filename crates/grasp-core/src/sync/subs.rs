@@ -54,7 +54,8 @@ pub struct Sub {
     pub settled: u32,
     /// The relay says that nothing older is there.
     pub complete: bool,
-    /// It was taken as answered without an EOSE: there may be more.
+    /// It was taken as answered without an EOSE, or something of the answer may have been left out
+    /// unread: there may be more.
     pub unsure: bool,
     /// Without a word until then it has failed. None once what it was opened for is done, and it
     /// goes on to watch.
@@ -199,6 +200,15 @@ impl Subs {
     pub fn busy(&self) -> impl DoubleEndedIterator<Item = (SubNo, &Sub)> {
         let busy = self.busy.iter();
         busy.filter_map(|no| Some((*no, self.all.get(no)?)))
+    }
+
+    /// Any answer that is not over may be longer than it seems.
+    pub fn doubt_all(&mut self) {
+        for no in &self.busy {
+            if let Some(sub) = self.all.get_mut(no) {
+                sub.unsure = true;
+            }
+        }
     }
 
     pub fn watches(&self) -> usize {

@@ -25,6 +25,7 @@ use self::requests::Comparisons;
 use super::dial::{Socket, of_websocket};
 use super::guard::Target;
 use super::nip11::Document;
+use super::oversize::Skipped;
 use super::{Place, Shared};
 use crate::driver::Turn;
 use crate::ingest::{Lane, Reply, Room, Word};
@@ -58,15 +59,19 @@ pub async fn run(
         () = hung_up(&mut asks) => return End::Closed,
     };
     match opened {
-        Ok((socket, place)) => {
-            let connection = Connection::new(shared, line, url, place, asks, socket);
+        Ok((socket, skipped, place)) => {
+            let connection = Connection::new(shared, line, url, place, asks, (socket, skipped));
             connection.run().await
         }
         Err(end) => end,
     }
 }
 
-async fn open(shared: &Shared, url: &RelayUrl, trusted: bool) -> Result<(Socket, Place), End> {
+async fn open(
+    shared: &Shared,
+    url: &RelayUrl,
+    trusted: bool,
+) -> Result<(Socket, Skipped, Place), End> {
     let (patience, dialer) = (shared.connect_timeout, &shared.dialer);
     let late = |_| End::TimedOut;
     let target = Target::parse(url.as_str()).ok_or(End::Blocked)?;
@@ -74,8 +79,8 @@ async fn open(shared: &Shared, url: &RelayUrl, trusted: bool) -> Result<(Socket,
     let found = timeout(patience, shared.guard.resolve(&target, trusted)).await;
     let found = found.map_err(late)??;
     let opened = timeout(patience, dialer.websocket(url.as_str(), &target, &found)).await;
-    let (socket, address) = opened.map_err(late)??;
-    Ok((socket, Place { target, address }))
+    let (socket, skipped, address) = opened.map_err(late)??;
+    Ok((socket, skipped, Place { target, address }))
 }
 
 /// While there is no connection, nothing else can be asked of it.
@@ -94,6 +99,10 @@ struct Connection {
     place: Place,
     asks: mpsc::UnboundedReceiver<ToRelay>,
     frames: SplitStream<Socket>,
+    /// Messages that were too large to be read.
+    skipped: Skipped,
+    /// Events too large to be taken whose signatures were checked all the same.
+    oversized: u32,
     outgoing: mpsc::UnboundedSender<Message>,
     /// Apart, so that a relay that does not read is still heard, and both cannot wait for the
     /// other.
@@ -133,7 +142,7 @@ impl Connection {
         url: RelayUrl,
         place: Place,
         asks: mpsc::UnboundedReceiver<ToRelay>,
-        socket: Socket,
+        (socket, skipped): (Socket, Skipped),
     ) -> Self {
         let (sink, frames) = socket.split();
         let (outgoing, queue) = mpsc::unbounded_channel();
@@ -149,6 +158,8 @@ impl Connection {
             place,
             asks,
             frames,
+            skipped,
+            oversized: 0,
             outgoing,
             writer,
             describing: JoinSet::new(),
@@ -256,6 +267,9 @@ impl Connection {
             Message::Binary(_) => self.bad(None, None, Fault::Malformed),
             Message::Close(_) => return Err(End::Closed),
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+        }
+        for _ in 0..self.skipped.take() {
+            self.bad(None, None, Fault::TooLarge);
         }
         Ok(())
     }

@@ -21,6 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 
 use super::guard::Target;
+use super::oversize::{Skipped, WithoutOversize};
 
 /// An event of 256 KiB in whatever spelling, or a NEG-MSG of half a megabyte in hex.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
@@ -32,7 +33,7 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-pub type Socket = WebSocketStream<Box<dyn Wire>>;
+pub type Socket = WebSocketStream<WithoutOversize<Box<dyn Wire>>>;
 
 /// Opens connections to addresses that the guard let through.
 #[derive(Clone)]
@@ -91,13 +92,14 @@ impl Dialer {
         Ok(Box::new(stream.map_err(|_| End::Tls)?))
     }
 
-    /// A websocket at one of these addresses, and at which.
+    /// A websocket at one of these addresses, and at which. Messages above [`MAX_MESSAGE`] are left
+    /// out.
     pub async fn websocket(
         &self,
         url: &str,
         target: &Target,
         addresses: &[SocketAddr],
-    ) -> Result<(Socket, SocketAddr), End> {
+    ) -> Result<(Socket, Skipped, SocketAddr), End> {
         let mut request = url.into_client_request().map_err(|_| End::Failed)?;
         let agent = HeaderValue::from_static(super::USER_AGENT);
         request.headers_mut().insert(header::USER_AGENT, agent);
@@ -107,9 +109,10 @@ impl Dialer {
             .max_message_size(Some(MAX_MESSAGE))
             .max_frame_size(Some(MAX_MESSAGE));
         let (wire, address) = self.connect(target, addresses).await?;
+        let (wire, skipped) = WithoutOversize::new(wire, MAX_MESSAGE);
         let opened = tokio_tungstenite::client_async_with_config(request, wire, Some(config)).await;
         match opened {
-            Ok((socket, _)) => Ok((socket, address)),
+            Ok((socket, _)) => Ok((socket, skipped, address)),
             Err(error) => Err(of_websocket(&error)),
         }
     }
@@ -189,7 +192,7 @@ mod tests {
         let addresses = [address];
         let opened = dialer.websocket(&url, &target, &addresses);
         let opened = timeout(PATIENCE, opened).await.unwrap();
-        opened.map(|(_, address)| address)
+        opened.map(|(_, _, address)| address)
     }
 
     #[tokio::test]

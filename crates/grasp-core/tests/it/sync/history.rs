@@ -109,6 +109,50 @@ fn an_event_is_asked_of_one_relay_at_a_time() {
     assert_eq!(peers.compared(ONE).len(), 1);
 }
 
+/// Some relays answer a request for ids with EOSE and end the subscription at once, while its
+/// events are still being verified here.
+#[test]
+fn a_request_that_the_relay_ends_after_its_eose_is_answered_and_not_refused() {
+    let mut peers = Peers::connected(ONE);
+    let (compare, _) = peers.compared(ONE).remove(0);
+    let (first, second) = (note(1, EPOCH), note(2, EPOCH));
+    peers.needs(ONE, compare, &[first.id, second.id]);
+    peers.reconciled(ONE, compare);
+    let (fetch, _) = peers.subscribed(ONE).remove(0);
+    let tickets = [&first, &second].map(|event| peers.deliver(ONE, fetch, event));
+    peers.eose(ONE, fetch, 2);
+    peers.close(ONE, fetch, Complaint::Other);
+    for ticket in tickets {
+        peers.judge(ticket, Outcome::New);
+    }
+    assert_eq!(
+        peers.compared(ONE).len(),
+        1,
+        "the next letter follows at once"
+    );
+    let refused = |note: &Note| matches!(note, Note::Refused { .. });
+    assert!(!peers.notes.iter().any(refused), "{:?}", peers.notes);
+}
+
+/// The same for a page and for what was missed while the connection was down.
+#[test]
+fn pages_that_the_relay_ends_after_their_eose_go_on() {
+    let (mut peers, page) = Peers::paged(ONE);
+    let events: Vec<_> = (1..=3).map(|n| note(n, EPOCH + u64::from(n))).collect();
+    let tickets: Vec<_> = events
+        .iter()
+        .map(|event| peers.deliver(ONE, page, event))
+        .collect();
+    peers.eose(ONE, page, 3);
+    peers.close(ONE, page, Complaint::Other);
+    for ticket in tickets {
+        peers.judge(ticket, Outcome::New);
+    }
+    assert_eq!(peers.subscribed(ONE).len(), 1, "the next page or letter");
+    let refused = |note: &Note| matches!(note, Note::Refused { .. });
+    assert!(!peers.notes.iter().any(refused), "{:?}", peers.notes);
+}
+
 #[test]
 fn a_relay_that_leads_and_brings_nothing_keeps_nobody_waiting() {
     for refuses in [true, false] {

@@ -7,8 +7,10 @@ use grasp_core::sync::io::{Complaint, Fault, FromRelay};
 use grasp_core::{EventId, Filter, Limits, SubNo};
 
 use super::{Connection, Watch};
+use crate::ingest::signature;
 use crate::relay::message;
 use crate::remote::codec::{self, Said, Sub};
+use crate::remote::dial::MAX_MESSAGE;
 use crate::remote::reconcile::Step;
 
 /// Frames for subscriptions that never were; so many are a fault.
@@ -16,6 +18,10 @@ pub const STRAYS: u32 = 64;
 /// Frames for subscriptions that we have closed: they may have been on their way for a while. And
 /// those that mean nothing to us.
 pub const LATE: u32 = 10_000;
+
+/// Events too large for us that one connection may have us check, at some milliseconds each: what
+/// is planted at a relay comes a few at a time.
+const MAX_PROVEN: u32 = 1_000;
 
 impl Connection {
     pub(super) fn on_text(&mut self, text: &str) {
@@ -63,7 +69,27 @@ impl Connection {
         let filters = Arc::clone(&watch.filters);
         match expected(json, &filters, &self.shared.limits) {
             Ok(event) => self.take(event, sub),
+            Err((id, Fault::TooLarge)) => self.too_large(sub, id, json, &filters),
             Err((id, fault)) => self.bad(Some(sub), id, fault),
+        }
+    }
+
+    /// Proven to be what was asked for, it need never come again. A claim alone proves nothing:
+    /// by it a relay could keep us from anybody's event.
+    fn too_large(&mut self, sub: SubNo, id: Option<EventId>, json: &str, filters: &[Filter]) {
+        self.oversized += 1;
+        let proven = (self.oversized <= MAX_PROVEN)
+            .then(|| expected(json, filters, &any_size()).ok())
+            .flatten()
+            .and_then(|event| event.verify(signature::is_valid).ok());
+        match proven {
+            Some(event) => self.tell(FromRelay::TooLarge {
+                sub,
+                id: event.id,
+                at: event.created_at,
+                kind: event.kind,
+            }),
+            None => self.bad(Some(sub), id, Fault::TooLarge),
         }
     }
 
@@ -131,6 +157,16 @@ impl Connection {
 
     pub(super) fn bad(&mut self, sub: Option<SubNo>, id: Option<EventId>, fault: Fault) {
         self.tell(FromRelay::Bad { sub, id, fault });
+    }
+}
+
+/// As large as messages may be.
+fn any_size() -> Limits {
+    Limits {
+        event_bytes: MAX_MESSAGE,
+        content_bytes: MAX_MESSAGE,
+        tags: usize::MAX,
+        ..Limits::default()
     }
 }
 

@@ -259,5 +259,36 @@ fn a_message_without_end_is_not_kept() {
     let large = format!(r#"["NOTICE","{}"]"#, "x".repeat(1024 * 1024));
     let message = Message::Text(large.into());
     let _ = stage.wait(futures_util::SinkExt::send(&mut peer.socket, message));
-    stage.ends_with(End::TooLarge);
+    let fault = Fault::TooLarge;
+    let bad = FromRelay::Bad {
+        sub: None,
+        id: None,
+        fault,
+    };
+    assert_eq!(
+        stage.word(),
+        bad,
+        "it is left out, and the connection lives"
+    );
+    stage.say(&mut peer, json!(["NOTICE", "slow down"]));
+    assert_eq!(stage.word(), FromRelay::Notice(Complaint::RateLimited));
+}
+
+/// Somebody else may have planted it at an honest relay.
+#[test]
+fn an_event_that_is_too_large_is_known_by_its_id() {
+    let stage = Stage::new();
+    let mut peer = stage.connected();
+    stage.subscribe(1, NOTES, None);
+    stage.hear(&mut peer);
+    let content = "x".repeat(Limits::default().event_bytes);
+    let large = Author::new(5).event(1, 10, &[], &content);
+    stage.deliver(&mut peer, "g1", &large);
+    let word = FromRelay::TooLarge {
+        sub: SubNo(1),
+        id: large.id,
+        at: large.created_at,
+        kind: large.kind,
+    };
+    assert_eq!(stage.word(), word);
 }
