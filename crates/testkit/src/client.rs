@@ -10,10 +10,17 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// Far beyond any answer of a healthy server, also on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+pub const FORWARDED_FOR: &str = "x-forwarded-for";
+/// A setting under which clients on this machine are taken for those whose address they name.
+pub const FROM_ELSEWHERE: (&str, &str) = ("NGIT_TRUSTED_PROXIES", "127.0.0.1");
 
 #[derive(Debug)]
 pub struct Client {
@@ -33,26 +40,40 @@ enum Received {
 
 impl Client {
     pub async fn connect(url: &str) -> Self {
-        let connected = timeout_at(Instant::now() + DEADLINE, connect_async(url))
+        let request = url.into_client_request();
+        Self::open(url, request.expect("a URL")).await
+    }
+
+    /// As a client at another address, by the word of the proxy that this machine is to servers
+    /// which trust it ([`FROM_ELSEWHERE`]).
+    pub async fn connect_from(url: &str, address: &str) -> Self {
+        let mut request = url.into_client_request().expect("a URL");
+        let address = HeaderValue::from_str(address).expect("an address");
+        request.headers_mut().insert(FORWARDED_FOR, address);
+        Self::open(url, request).await
+    }
+
+    async fn open(url: &str, request: Request) -> Self {
+        let connected = timeout_at(Instant::now() + DEADLINE, connect_async(request))
             .await
             .unwrap_or_else(|_| panic!("no connection to {url} within {DEADLINE:?}"));
         let (socket, _) = connected.unwrap_or_else(|error| panic!("connect to {url}: {error}"));
-        Self {
-            socket,
-            challenge: None,
-            backlog: VecDeque::new(),
-        }
+        Self::over(socket)
     }
 
     /// For tests whose server may be gone.
     pub async fn try_connect(url: &str) -> Option<Self> {
         let connected = timeout_at(Instant::now() + DEADLINE, connect_async(url)).await;
         let (socket, _) = connected.ok()?.ok()?;
-        Some(Self {
+        Some(Self::over(socket))
+    }
+
+    fn over(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
+        Self {
             socket,
             challenge: None,
             backlog: VecDeque::new(),
-        })
+        }
     }
 
     pub async fn send(&mut self, message: &Value) {

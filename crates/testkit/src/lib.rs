@@ -10,6 +10,7 @@
 
 pub mod author;
 pub mod browser;
+pub mod bystander;
 pub mod client;
 pub mod git;
 pub mod git_host;
@@ -26,7 +27,8 @@ pub mod server;
 pub use serde_json::{Value, json};
 
 pub use crate::author::{Author, now, unsigned};
-pub use crate::client::Client;
+pub use crate::bystander::{Bystander, Waits};
+pub use crate::client::{Client, FROM_ELSEWHERE};
 pub use crate::git::WorkTree;
 pub use crate::git_host::{GitFault, GitHost, GitSeen};
 pub use crate::grasp::Project;
