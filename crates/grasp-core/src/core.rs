@@ -45,7 +45,7 @@ use crate::hunt::{Hunt, Order};
 use crate::id::{EventId, Pubkey};
 use crate::limiter::{Limiter, Rate};
 use crate::nip34::{Identifier, RepoId};
-use crate::purgatory::{EarlyTips, Purgatory};
+use crate::purgatory::{EarlyTips, Holder, Purgatory};
 use crate::registry::Registry;
 use crate::sync::{Sync, Timer};
 pub use crate::ticket::{Job, PushId, Ticket};
@@ -354,7 +354,8 @@ impl Core {
             Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
             Verdict::Hold(needs) => {
                 let id = event.id;
-                self.on_hold(ticket, event, needs, facts);
+                let holder = Holder::of(origin);
+                self.on_hold(ticket, event, needs, holder, facts);
                 self.expect_data(&id, hunting::source(origin));
             }
             Verdict::Store if event.kind.is_ephemeral() => {

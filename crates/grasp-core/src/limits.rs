@@ -74,6 +74,8 @@ pub struct Limits {
     pub held_events: usize,
     /// Their JSON; parsed they take about three times as much.
     pub held_bytes: usize,
+    /// One announcement that waits: whoever announces has shown nothing yet.
+    pub held_announcement_bytes: usize,
     /// Announcements that have expired and are kept in mind for a day, with a quarter as many bytes
     /// as what waits: 16 MiB, or 3.2 KiB each.
     pub remembered_announcements: usize,
@@ -126,6 +128,15 @@ impl Load {
         self.events <= most.events && self.bytes <= most.bytes
     }
 
+    #[must_use]
+    pub fn times(self, shares: u64) -> Self {
+        let shares = usize::try_from(shares).unwrap_or(usize::MAX);
+        Self {
+            events: self.events.saturating_mul(shares),
+            bytes: self.bytes.saturating_mul(shares),
+        }
+    }
+
     fn without_a_quarter(self) -> Self {
         Self {
             events: self.events - self.events / 4,
@@ -152,6 +163,14 @@ impl Limits {
         Load {
             events: self.held_per_key,
             bytes: self.held_bytes_per_key,
+        }
+    }
+
+    /// Of one network, whatever keys it uses: a sixteenth, 1,250 events and 4 MiB.
+    pub fn held_of_network(&self) -> Load {
+        Load {
+            events: self.held_events.div_ceil(16),
+            bytes: self.held_bytes.div_ceil(16),
         }
     }
 
@@ -389,6 +408,7 @@ impl Default for Limits {
             held_bytes_per_key: 4 * MIB,
             held_events: 20_000,
             held_bytes: 64 * MIB,
+            held_announcement_bytes: 32 * KIB,
             remembered_announcements: 5_000,
             held_for: Duration::from_secs(30 * 60),
             tip_for: Duration::from_secs(20 * 60),

@@ -73,6 +73,10 @@ pub enum Refusal {
     AuthorBlocked,
     #[error("rate-limited: too many events of this author wait for their git data")]
     TooManyHeld,
+    #[error("rate-limited: too many events from this address wait for their git data")]
+    TooManyHeldFromAddress,
+    #[error("invalid: an announcement of more than {} KiB is not held", .0 / 1024)]
+    TooLargeToHold(usize),
     #[error("rate-limited: too many events wait for their git data, try again later")]
     PurgatoryFull,
     #[error("replaced: a newer version is stored")]
@@ -95,7 +99,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 17] = [
+    pub const LABELS: [&'static str; 18] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -109,6 +113,7 @@ impl Refusal {
         "orphan",
         "blocked",
         "purgatory_full",
+        "too_large_to_hold",
         "replaced",
         "deleted",
         "vanished",
@@ -130,7 +135,10 @@ impl Refusal {
             Refusal::NotMaintainer => "not_maintainer",
             Refusal::Orphan => "orphan",
             Refusal::RepositoryBlocked | Refusal::AuthorBlocked => "blocked",
-            Refusal::TooManyHeld | Refusal::PurgatoryFull => "purgatory_full",
+            Refusal::TooManyHeld | Refusal::TooManyHeldFromAddress | Refusal::PurgatoryFull => {
+                "purgatory_full"
+            }
+            Refusal::TooLargeToHold(_) => "too_large_to_hold",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

@@ -316,6 +316,7 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         Refusal::AddressRate(_)
         | Refusal::KeyRate(_)
         | Refusal::TooManyHeld
+        | Refusal::TooManyHeldFromAddress
         | Refusal::PurgatoryFull
         | Refusal::StoreFailed => Outcome::NotNow,
         // The operator may think otherwise one day.

@@ -13,8 +13,8 @@ use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::sync::io::ToRelay;
 use grasp_core::{
     Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, FetchNo, GitTask,
-    Input, Limits, Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore,
-    StoreOutcome, SubNo, Ticket, Timestamp,
+    Input, Limits, Mono, Network, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId,
+    Restore, StoreOutcome, SubNo, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -109,6 +109,16 @@ impl Scene {
             sub: SubNo(0),
         };
         self.submit(event, Origin::Sync(from))
+    }
+
+    /// As a client at that address.
+    pub fn publish_from(&mut self, ip: &str, event: &Arc<Event>) -> Answer {
+        let ip = ip.parse().expect("an address");
+        let origin = Origin::Client {
+            authenticated: Vec::new(),
+            network: Some(Network::of(ip)),
+        };
+        self.submit(event, origin)
     }
 
     fn submit(&mut self, event: &Arc<Event>, origin: Origin) -> Answer {
