@@ -1,6 +1,7 @@
 //! The one state machine. Rules live in the modules before it; here they are put in order.
 
 mod deletion;
+mod disk;
 mod effect;
 mod expiry;
 mod hold;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::disk::SyncedBytes;
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 use self::hold::Line;
 use self::hunting::Sought;
@@ -132,6 +134,8 @@ pub struct Core {
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
     sync: Sync,
+    synced_bytes: SyncedBytes,
+    disk_low: bool,
     hunt: Hunt,
     sought: Sought,
     now: Now,
@@ -183,6 +187,7 @@ enum Sweep {
 impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
+        let synced_bytes = SyncedBytes::new(&policy.limits.sync);
         let sync = Sync::new(policy.limits.sync.clone(), seed);
         let hunt = Hunt::new(policy.limits.hunt.clone());
         Self {
@@ -216,6 +221,8 @@ impl Core {
             hidden: FxHashSet::default(),
             prunes: Prunes::default(),
             sync,
+            synced_bytes,
+            disk_low: false,
             hunt,
             sought: Sought::default(),
             now: Now::default(),
@@ -245,6 +252,7 @@ impl Core {
                 network,
             } => self.on_push(push, repo, &commands, &present, network, facts),
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
+            Input::DiskLow(low) => self.disk_low = low,
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
             Input::Flowing { fetch, bytes } => self.on_flowing(fetch, bytes),
             Input::Arrived(fetch) => self.hunt.on_arrived(fetch, self.now.mono),
@@ -350,7 +358,13 @@ impl Core {
         if self.is_held_already(ticket, &event.id, facts) {
             return;
         }
-        match self.judge(&event, origin, facts) {
+        let verdict = self.judge(&event, origin, facts);
+        if !matches!(verdict, Verdict::Drop(_))
+            && let Err(refusal) = self.spend_disk(&event, origin)
+        {
+            return self.refuse(ticket, refusal);
+        }
+        match verdict {
             Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
             Verdict::Hold(needs) => {
                 let id = event.id;

@@ -9,6 +9,7 @@ use crate::clone_url::Domain;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
+const GIB: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
@@ -241,6 +242,12 @@ pub struct SyncLimits {
     pub wants: usize,
     /// Events that were refused for good, about 120 bytes each: 24 MB.
     pub remembered: usize,
+    /// What is stored in a day of what one relay brings: a flood is noticed before it fills a disk.
+    /// The largest history known has less than a gigabyte. Zero is no limit, here and below.
+    pub relay_bytes_per_day: u64,
+    /// The same for what names one repository.
+    pub repository_bytes_per_day: u64,
+    pub key_bytes_per_day: u64,
     /// How long after the start other relays are left alone.
     pub startup_delay: Duration,
     /// Between two batches of history from one relay.
@@ -294,6 +301,9 @@ impl Default for SyncLimits {
             message_bytes: 120 * 1024,
             wants: 200_000,
             remembered: 200_000,
+            relay_bytes_per_day: 8 * GIB,
+            repository_bytes_per_day: GIB,
+            key_bytes_per_day: GIB / 2,
             startup_delay: Duration::ZERO,
             batch_delay: Duration::ZERO,
             reconnect_delay: Duration::ZERO,

@@ -10,9 +10,12 @@ use grasp_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
+use crate::disk::Floor;
+use crate::driver;
 use crate::engine::{Engine, EngineError, Outside};
 use crate::hosting::Repositories;
 use crate::hosting::room::Rooms;
@@ -153,6 +156,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     // The first scrape shall find it.
     measure.measure();
     let measuring = tokio::spawn(Arc::new(measure).keep_measuring());
+    let watching_disk = watch_disk(&config, engine.driver.clone());
     let kept_tidy = Arc::clone(&repositories);
     let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
     let watch = Watch::new(&config, Arc::clone(&store), Arc::clone(&metrics));
@@ -178,7 +182,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     stop_signal.received().await;
     tracing::info!("stopping: no new connections, answers on their way are sent");
     server.finish(&phase, CLOSE_CONNECTIONS).await;
-    for task in [measuring, repacking] {
+    for task in [measuring, repacking, watching_disk] {
         task.abort();
         let _ = task.await;
     }
@@ -250,6 +254,25 @@ fn warn_of_other_owner(config: &Config) {
         ),
         Ok(None) => {}
         Err(error) => tracing::warn!("{error}"),
+    }
+}
+
+/// Keeps the core told whether the disk of the events has space.
+fn watch_disk(config: &Config, driver: driver::Handle) -> JoinHandle<()> {
+    let (path, least) = (&config.relay_data_path, config.min_free_bytes.as_u64());
+    let floor = Floor::new(path.clone(), least);
+    tokio::spawn(floor.watch(move |low| {
+        log_disk(low);
+        driver.disk_low(low);
+    }))
+}
+
+fn log_disk(low: bool) {
+    match low {
+        true => tracing::error!(
+            "the disk of the events is nearly full: only deletions and events of maintainers are stored"
+        ),
+        false => tracing::info!("the disk of the events has space again"),
     }
 }
 

@@ -79,6 +79,10 @@ pub enum Refusal {
     TooLargeToHold(usize),
     #[error("rate-limited: too many events wait for their git data, try again later")]
     PurgatoryFull,
+    #[error("rate-limited: more than a day's share of bytes from this relay, repository or key")]
+    SyncQuota,
+    #[error("error: the disk is nearly full, only maintainers of hosted repositories may publish")]
+    DiskFull,
     #[error("replaced: a newer version is stored")]
     Replaced,
     #[error("blocked: its author has deleted this event")]
@@ -99,7 +103,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 18] = [
+    pub const LABELS: [&'static str; 20] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -114,6 +118,8 @@ impl Refusal {
         "blocked",
         "purgatory_full",
         "too_large_to_hold",
+        "sync_quota",
+        "disk_full",
         "replaced",
         "deleted",
         "vanished",
@@ -139,6 +145,8 @@ impl Refusal {
                 "purgatory_full"
             }
             Refusal::TooLargeToHold(_) => "too_large_to_hold",
+            Refusal::SyncQuota => "sync_quota",
+            Refusal::DiskFull => "disk_full",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

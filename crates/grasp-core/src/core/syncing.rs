@@ -22,6 +22,8 @@ use crate::ticket::{ConnNo, RelayNo, Ticket};
 const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The same for those whose git data was nowhere: the next daily run brings them again.
 const REST_WITHOUT_DATA: Duration = Duration::from_secs(20 * 60 * 60);
+/// The same for those that came beyond a day's share.
+const REST_OF_QUOTA: Duration = Duration::from_secs(6 * 60 * 60);
 /// Causes that an early event is found by, besides its own address: about 50 bytes each.
 const MAX_MARKS: usize = 4;
 
@@ -289,15 +291,19 @@ impl sync::Here for Here<'_> {
     }
 
     fn repository_of(&self, id: &EventId) -> Option<RepoId> {
-        let event = self.facts.event(id)?;
-        let own = event.address().and_then(|own| RepoId::of_address(&own));
-        own.or_else(|| {
-            targets(&event).find_map(|target| match target {
-                Target::Address(address) => RepoId::of_address(&address),
-                Target::Event(_) => None,
-            })
-        })
+        repository_named_by(&*self.facts.event(id)?)
     }
+}
+
+/// The repository that an event announces, or else the first that it names.
+pub(super) fn repository_named_by(event: &Event) -> Option<RepoId> {
+    let own = event.address().and_then(|own| RepoId::of_address(&own));
+    own.or_else(|| {
+        targets(event).find_map(|target| match target {
+            Target::Address(address) => RepoId::of_address(&address),
+            Target::Event(_) => None,
+        })
+    })
 }
 
 /// What an answer means to whoever fetched the event.
@@ -318,7 +324,11 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         | Refusal::TooManyHeld
         | Refusal::TooManyHeldFromAddress
         | Refusal::PurgatoryFull
+        | Refusal::DiskFull
         | Refusal::StoreFailed => Outcome::NotNow,
+        Refusal::SyncQuota => {
+            Outcome::Dismissed(Fate::Rests(now.saturating_add(REST_OF_QUOTA), Vec::new()))
+        }
         // The operator may think otherwise one day.
         Refusal::RepositoryBlocked | Refusal::AuthorBlocked | Refusal::TooOld(_) => {
             Outcome::Dismissed(Fate::Rests(now.saturating_add(REST), marks(event)))

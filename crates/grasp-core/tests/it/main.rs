@@ -2,6 +2,7 @@
 
 mod admission;
 mod announcements;
+mod disk;
 mod failures;
 mod hunt;
 mod hunted;

@@ -107,6 +107,10 @@ settings! {
         /// The size of all events of one author that wait for their git data.
         NGIT_PURGATORY_MAX_BYTES_PER_KEY => purgatory_max_bytes_per_key: ByteSize = "4MiB" in MIB..=64 * GIB;
 
+        /// The size of one announcement that waits for its git data.
+        NGIT_PURGATORY_MAX_ANNOUNCEMENT_BYTES => purgatory_max_announcement_bytes: ByteSize
+            = "32KiB" in KIB..=MIB;
+
         /// Announcements that expired without git data and are kept in mind for a day, in case that
         /// a state comes late. Of more, the oldest are forgotten.
         NGIT_PURGATORY_MAX_REMEMBERED => purgatory_max_remembered: usize = "5000" in 1..=10_000_000;
@@ -121,8 +125,9 @@ settings! {
         /// its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
-        /// What stays free on the disk of the git data: with less, pushes are refused, and nothing
-        /// is fetched from other servers.
+        /// What stays free on each disk. With less on that of the git data, pushes are refused and
+        /// nothing is fetched from other servers; with less on that of the events, only deletions and
+        /// what maintainers publish about repositories that are served is stored.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
         /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
@@ -290,6 +295,17 @@ settings! {
 
         /// Issues, patches and pull requests that are watched, at about 340 bytes each.
         NGIT_SYNC_MAX_ROOTS => sync_max_roots: usize = "2000000" in 1..=100_000_000;
+
+        /// Bytes of events that are taken from one relay in a day, 1 KiB more for each event; 0 is no
+        /// limit. Later ones are asked for again after some hours.
+        NGIT_SYNC_RELAY_BYTES_PER_DAY => sync_relay_bytes_per_day: ByteSize = "8GiB" in 0..=1024 * GIB;
+
+        /// The same for the events of one repository, from all relays together.
+        NGIT_SYNC_REPOSITORY_BYTES_PER_DAY => sync_repository_bytes_per_day: ByteSize
+            = "1GiB" in 0..=1024 * GIB;
+
+        /// The same for the events of one key.
+        NGIT_SYNC_KEY_BYTES_PER_DAY => sync_key_bytes_per_day: ByteSize = "512MiB" in 0..=1024 * GIB;
 
         /// Subscriptions on a relay that does not say how many it allows.
         NGIT_SYNC_SUBSCRIPTIONS => sync_subscriptions: u32 = "20" in 5..=1_000;
