@@ -79,6 +79,8 @@ pub enum Refusal {
     TooLargeToHold(usize),
     #[error("rate-limited: too many events wait for their git data, try again later")]
     PurgatoryFull,
+    #[error("rate-limited: it waited longest of all that came from there, and made way for others")]
+    Evicted,
     #[error("rate-limited: more than a day's share of bytes from this relay, repository or key")]
     SyncQuota,
     #[error("error: the disk is nearly full, only maintainers of hosted repositories may publish")]
@@ -103,7 +105,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 20] = [
+    pub const LABELS: [&'static str; 21] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -118,6 +120,7 @@ impl Refusal {
         "blocked",
         "purgatory_full",
         "too_large_to_hold",
+        "evicted",
         "sync_quota",
         "disk_full",
         "replaced",
@@ -145,6 +148,7 @@ impl Refusal {
                 "purgatory_full"
             }
             Refusal::TooLargeToHold(_) => "too_large_to_hold",
+            Refusal::Evicted => "evicted",
             Refusal::SyncQuota => "sync_quota",
             Refusal::DiskFull => "disk_full",
             Refusal::Replaced => "replaced",

@@ -44,6 +44,9 @@ pub enum Effect {
         push: PushId,
         result: Result<(), PushRefusal>,
     },
+    /// A held event has made way for another: all places were taken, and it came from whoever
+    /// held most of them. For the operator.
+    Evicted(EventId),
     /// Disk and store did not agree, and now they do. For the log and the operator.
     Repaired { repo: RepoId, what: Repair },
     /// Something is asked of another relay; [`FromRelay`](crate::sync::io::FromRelay) says what

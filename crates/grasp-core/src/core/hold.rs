@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::retry::Again;
 use super::settle::MAX_STATES;
-use super::{Answer, Change, Core, Errand, Failed, answer_of};
+use super::{Answer, Change, Core, Effect, Errand, Failed, answer_of};
 use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
 use crate::event::{Event, Kind};
@@ -164,19 +164,43 @@ impl Core {
             }
             let evicted = self.evictable(event, holder);
             let evicted = evicted.ok_or(Refusal::PurgatoryFull)?;
-            self.give_up(&evicted, &Refusal::PurgatoryFull, facts);
+            self.evict(&evicted, facts);
         }
         Err(Refusal::PurgatoryFull)
     }
 
-    /// The first event of the largest holder that nothing is being done for and that belongs to
-    /// no maintainer of what is served.
+    fn evict(&mut self, id: &EventId, facts: &dyn Facts) {
+        let held = self.purgatory.get(id).cloned();
+        self.give_up(id, &Refusal::Evicted, facts);
+        if let Some(held) = held {
+            self.tell_sync_evicted(&held);
+            self.effects.push_back(Effect::Evicted(*id));
+        }
+    }
+
+    /// The first event of a larger holder that is not about to be served and that belongs to no
+    /// maintainer of what is.
     fn evictable(&self, event: &Event, holder: Option<Holder>) -> Option<EventId> {
         let mut oldest = self.purgatory.evictable(event, holder).take(MAX_EVICTIONS);
         let found = oldest.find(|held| {
-            self.guest(&held.event, &held.needs) == Guest::Anybody && !self.is_busy(&held.event.id)
+            self.guest(&held.event, &held.needs) == Guest::Anybody && !self.is_close(held)
         });
         found.map(|held| held.event.id)
+    }
+
+    /// Its objects are being looked at or pushed. That it is being written down, or that somebody
+    /// pushes what nobody has signed, brings nothing closer: whoever floods us does both.
+    fn is_close(&self, held: &Held) -> bool {
+        let id = &held.event.id;
+        let working = match &held.needs {
+            Needs::State(announcement) => {
+                let repo = &announcement.repo;
+                self.is_settling(repo) || self.is_backed(repo)
+            }
+            Needs::Refs(_) | Needs::Tip { .. } => self.is_worked_on(id) || self.is_pushed(id),
+            Needs::Release(_) | Needs::Arrival(_) | Needs::Nothing => false,
+        };
+        working || self.in_flight.contains_key(id)
     }
 
     /// Whether its author maintains a served repository that it is about.

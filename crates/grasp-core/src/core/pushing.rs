@@ -236,6 +236,12 @@ impl Core {
         self.pushes.values().any(|push| push.repo == *repo)
     }
 
+    /// Somebody is pushing what a maintainer has signed.
+    pub(super) fn is_backed(&self, repo: &RepoId) -> bool {
+        let mut pushes = self.pushes.values();
+        pushes.any(|push| push.repo == *repo && push.plan.state.is_some())
+    }
+
     /// Somebody is pushing what this event waits for.
     pub(super) fn is_pushed(&self, id: &EventId) -> bool {
         self.pushes.values().any(|Push { plan, .. }| {

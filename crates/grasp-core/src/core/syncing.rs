@@ -13,6 +13,7 @@ use crate::event::{Address, Event, Kind};
 use crate::facts::{Facts, Seq};
 use crate::id::EventId;
 use crate::nip34::{self, PullRequest, RepoId, Target, targets};
+use crate::purgatory::{Held, Holder};
 use crate::registry::Standing;
 use crate::sync::io::FromRelay;
 use crate::sync::{self, Fate, News, Outcome, Stage, SyncEffect};
@@ -211,6 +212,13 @@ impl Core {
         }
     }
 
+    /// A held event has made way for another. What a relay brought is asked for again.
+    pub(super) fn tell_sync_evicted(&mut self, held: &Held) {
+        if let Some(Holder::Relay(relay)) = held.holder {
+            self.sync.ask_again_later(held.event.id, relay, self.now);
+        }
+    }
+
     /// Another relay brings an event: one that need not come again is not judged again.
     pub(super) fn is_dismissed(
         &mut self,
@@ -324,6 +332,7 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         | Refusal::TooManyHeld
         | Refusal::TooManyHeldFromAddress
         | Refusal::PurgatoryFull
+        | Refusal::Evicted
         | Refusal::DiskFull
         | Refusal::StoreFailed => Outcome::NotNow,
         Refusal::SyncQuota => {

@@ -92,9 +92,9 @@ impl Holders {
         })
     }
 
-    /// The oldest events of the largest holder, if that has more than this one would have with so
-    /// many bytes more.
-    pub fn largest_but(
+    /// Events of those who have more than this one would have with so many bytes more: of the
+    /// largest holder first, and of each the oldest first.
+    pub fn larger_than(
         &self,
         holder: Option<Holder>,
         bytes: usize,
@@ -102,11 +102,12 @@ impl Holders {
         let levels = holder.into_iter().flat_map(Holder::levels);
         let own = levels.map(|(level, shares)| self.costs.held_by(&level) + cost(bytes) / shares);
         let own = own.max().unwrap_or(0);
-        let largest = self.costs.largest().filter(|(_, held)| *held > own);
-        largest.into_iter().flat_map(|(largest, _)| {
-            let first = (largest, Timestamp(0), EventId([0; 32]));
+        let larger = self.costs.descending();
+        let larger = larger.take_while(move |(_, held)| *held > own);
+        larger.flat_map(|(larger, _)| {
+            let first = (larger, Timestamp(0), EventId([0; 32]));
             let ids = self.ids.range(first..);
-            ids.take_while(move |(holder, _, _)| *holder == largest)
+            ids.take_while(move |(holder, _, _)| *holder == larger)
                 .map(|(_, _, id)| *id)
         })
     }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     fn evicted(holders: &Holders, newcomer: Option<Holder>) -> Vec<EventId> {
-        holders.largest_but(newcomer, 100).collect()
+        holders.larger_than(newcomer, 100).collect()
     }
 
     #[test]
@@ -144,7 +145,7 @@ mod tests {
         holders.add(other, id(9), Timestamp(1), 100);
         assert_eq!(evicted(&holders, Some(other)), [id(2), id(1), id(3)]);
         assert_eq!(evicted(&holders, Some(one)), []);
-        assert_eq!(evicted(&holders, None), [id(2), id(1), id(3)]);
+        assert_eq!(evicted(&holders, None), [id(2), id(1), id(3), id(9)]);
         holders.remove(one, id(2), Timestamp(40), 100);
         assert_eq!(evicted(&holders, Some(other)), [], "it would have as much");
     }
@@ -160,7 +161,7 @@ mod tests {
         holders.add(two, id(50), Timestamp(0), 100);
         holders.add(two, id(51), Timestamp(0), 100);
         let newcomer = Some(network("192.0.2.9"));
-        assert_eq!(evicted(&holders, newcomer).len(), 12);
+        assert_eq!(evicted(&holders, newcomer).len(), 12 + 2);
         assert_eq!(evicted(&holders, newcomer).first(), Some(&id(1)));
     }
 

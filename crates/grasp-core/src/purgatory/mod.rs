@@ -142,10 +142,10 @@ impl Purgatory {
         Ok(())
     }
 
-    /// What may be given up for that event, the first one first: events of the holder that has
-    /// most, if it has more than this one's.
+    /// What may be given up for that event, the first one first: events of holders that have more
+    /// than this one's.
     pub fn evictable(&self, event: &Event, holder: Option<Holder>) -> impl Iterator<Item = &Held> {
-        let ids = self.holders.largest_but(holder, size(event));
+        let ids = self.holders.larger_than(holder, size(event));
         ids.filter_map(|id| self.held.get(&id))
     }
 
@@ -173,7 +173,7 @@ impl Purgatory {
         if self.kept_in_mind.fits(limits.kept_in_mind()) {
             return None;
         }
-        let of_largest = self.expired_holders.largest_but(None, 0).next();
+        let of_largest = self.expired_holders.larger_than(None, 0).next();
         of_largest.or_else(|| self.remembered.first().map(|(_, id)| *id))
     }
 

@@ -342,6 +342,7 @@ impl Scene {
             Effect::Report { push, result } => {
                 self.reports.insert(push, result);
             }
+            Effect::Evicted(_) => {}
             Effect::Repaired { what, .. } => self.repairs.push(what),
             Effect::Remote { ask, .. } => self.asked.push(ask),
             Effect::Fetch { fetch, ask } => self.fetches.push((fetch, ask)),
