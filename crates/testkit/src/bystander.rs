@@ -79,6 +79,16 @@ impl Bystander {
         bystander
     }
 
+    /// Of the repository.
+    pub fn address(&self) -> String {
+        self.project.address()
+    }
+
+    /// Where a server has the repository.
+    pub fn path(&self) -> String {
+        self.project.path()
+    }
+
     /// Does all four things over and over until the attack is over, once at least.
     pub async fn during<T>(&mut self, attack: impl Future<Output = T>) -> (T, Waits) {
         let mut waits = Waits::default();
