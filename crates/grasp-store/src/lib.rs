@@ -19,11 +19,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use grasp_core::{Change, Event, EventId, Seq, StoreOutcome, Timestamp};
 
-pub use crate::backup::{BackupSummary, restore, restore_after};
+pub use crate::backup::{Backup, BackupSummary, restore};
 pub use crate::disk::TailLimits;
 use crate::disk::{Disk, Snapshot};
 pub use crate::error::StoreError;
-pub use crate::kv::lmdb::READERS_FILE;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};

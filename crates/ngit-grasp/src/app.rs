@@ -205,7 +205,7 @@ fn instance() -> String {
 
 fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remote::Options {
     remote::Options {
-        allow_private: config.allow_private_addresses,
+        reach: config.reach(),
         connect_timeout: config.sync_connect_timeout,
         beat: remote::BEAT,
         signer: Signer::new(config.sync_auth, identity),

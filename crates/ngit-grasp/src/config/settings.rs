@@ -188,8 +188,13 @@ settings! {
         /// names them or not. They may be on a private network.
         NGIT_SYNC_BOOTSTRAP_RELAY_URL => sync_bootstrap_relays: Vec<RelayUrl> = "";
 
-        /// Connect also to addresses that are not public, whoever names them.
+        /// Connect also to addresses that are not public, to those of this machine and its
+        /// networks and to what its public name leads to, whoever names them.
         NGIT_ALLOW_PRIVATE_ADDRESSES => allow_private_addresses: bool = "false";
+
+        /// Addresses that are never connected to, whoever names them, also where private addresses
+        /// are allowed.
+        NGIT_DENY_NETWORKS => deny_networks: Vec<ProxyNet> = "";
 
         /// Who this server is to a relay that asks: service means a key of its own for this
         /// purpose, owner the server's own identity, never that it does not say.

@@ -1,6 +1,7 @@
 //! Repositories on disk: where each lies, and the threads that carry out what the core asks of
 //! them. Nothing here decides.
 
+pub mod budget;
 mod caretaker;
 pub mod conversation;
 pub mod overview;

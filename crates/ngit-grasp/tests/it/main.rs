@@ -36,6 +36,7 @@ mod nip77;
 mod nips;
 mod owner;
 mod packaging;
+mod pages;
 mod purge;
 mod repair;
 mod shown;
