@@ -130,8 +130,8 @@ settings! {
         /// what maintainers publish about repositories that are served is stored.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
-        /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
-        /// pushes.
+        /// Maximum concurrent fetches and pushes; further ones get 503 with Retry-After. A quarter
+        /// is left to pushes, and pushes that no maintainer has signed for have half at most.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 
         /// Fetches and pushes of one repository worked on at once.
@@ -147,6 +147,13 @@ settings! {
 
         /// A git client that sends or takes in nothing for this long is disconnected.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
+
+        /// The minimum pace of what a git client sends, in bytes per second, counted while the
+        /// server waits for it; 0 is none. A slower push is refused.
+        NGIT_GIT_MIN_PACE => git_min_pace: ByteSize = "4KiB" in 0..=GIB;
+
+        /// A git client may stay below the minimum pace for this long.
+        NGIT_GIT_SLOW_GRACE_SECS => git_slow_grace: Duration = "30" in 1..=DAY;
 
         /// How often a repository is looked through for objects that nobody needs; 0 is never.
         NGIT_PRUNE_INTERVAL_SECS => prune_interval: Duration = "86400" in 0..=365 * DAY;

@@ -21,6 +21,7 @@ mod git_crash;
 mod git_limits;
 mod git_load;
 mod git_lost;
+mod git_slow;
 mod git_upkeep;
 mod hosted;
 mod hostile;
