@@ -54,7 +54,10 @@ async fn objects_are_seen_after_migration_and_not_before() {
     let tree = place.id("HEAD^{tree}");
     let blob = place.id("HEAD:a");
     let kinds = objects
-        .kinds(&[ObjectId([8; 20]), commit, tree, blob, ObjectId([9; 20])])
+        .kinds(
+            &[ObjectId([8; 20]), commit, tree, blob, ObjectId([9; 20])],
+            Duration::from_secs(60),
+        )
         .unwrap();
     assert_eq!(
         kinds,
