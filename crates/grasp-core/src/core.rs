@@ -19,6 +19,7 @@ mod retry;
 mod settle;
 mod syncing;
 mod tips;
+mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
 use self::tips::Tips;
+use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
@@ -65,6 +67,8 @@ pub enum Wake {
     SweepExpired,
     /// A held event or a tip without its event has waited long enough.
     Expire,
+    /// A submitter has waited long enough for git.
+    AnswerHeld,
     /// Something failed and is tried again.
     Retry,
     /// Many events waited for one that has come, and not all of them were looked at.
@@ -103,6 +107,7 @@ pub struct Core {
     sweep: Sweep,
     registry: Registry,
     purgatory: Purgatory,
+    unanswered: Unanswered,
     jobs: FxHashMap<Job, Errand>,
     next_job: u64,
     /// One at a time for repositories that hang together, by their identifier and the owner of the
@@ -200,6 +205,7 @@ impl Core {
             keys: Limiter::new(rate, MAX_RATED_KEYS),
             sweep: Sweep::Unscheduled,
             purgatory: Purgatory::default(),
+            unanswered: Unanswered::default(),
             jobs: FxHashMap::default(),
             next_job: 0,
             settling: FxHashMap::default(),
@@ -270,6 +276,7 @@ impl Core {
             self.sweep = Sweep::Running;
             self.effects.push_back(Effect::Sweep { until: now.unix });
         }
+        self.answer_overdue();
         self.look_at_next(facts);
         self.expire(facts);
         self.retry(facts);
@@ -299,6 +306,7 @@ impl Core {
         [
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
+            self.unanswered.next().map(|at| (at, Wake::AnswerHeld)),
             retry.map(|at| (at, Wake::Retry)),
             again.map(|at| (at, Wake::LookAgain)),
             self.prunes.next().map(|at| (at, Wake::Prune)),

@@ -350,6 +350,11 @@ impl Landing {
         self.repos.iter().any(|place| place.repo == *repo)
     }
 
+    /// Its last commit is under way and stores the event.
+    pub fn is_committing(&self) -> bool {
+        self.step == Step::Committing
+    }
+
     /// Where the tip is to be set, which is no task like the others: it is remembered.
     fn settings(&self) -> Vec<(usize, Option<GitTask>)> {
         let present = self.repos.iter().enumerate();

@@ -14,6 +14,7 @@ mod purgatory;
 mod pushes;
 mod related;
 mod scene;
+mod slow_git;
 mod stage;
 mod states;
 mod storing;

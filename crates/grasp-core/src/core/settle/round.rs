@@ -7,7 +7,7 @@ use super::super::{Failed, GitDone, GitTask};
 use crate::clock::Timestamp;
 use crate::event::Event;
 use crate::git::{ObjectId, ObjectKind, RefName};
-use crate::id::Pubkey;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 
@@ -87,6 +87,11 @@ impl Settle {
 
     pub fn has_member(&self, repo: &RepoId) -> bool {
         self.repos.iter().any(|member| member.repo == *repo)
+    }
+
+    /// Its last commit is under way and stores that event.
+    pub fn is_storing(&self, id: &EventId) -> bool {
+        self.step == Step::Committing && self.storing.iter().any(|event| event.id == *id)
     }
 
     /// Takes one answer; the repository that failed, if it did.

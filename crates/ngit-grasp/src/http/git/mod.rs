@@ -160,8 +160,17 @@ impl GitSite {
     }
 
     async fn open(&self, id: &RepoId, turn: &Turn) -> Result<Repo, Response<Body>> {
-        let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
-        let opened = off_the_loop(turn, move || repositories.open(&repo)).await;
+        let open = || {
+            let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
+            off_the_loop(turn, move || repositories.open(&repo))
+        };
+        let mut opened = open().await;
+        // Its announcement may be answered already.
+        if matches!(&opened, Err(error) if error.is_not_found())
+            && self.repositories.wait_until_made(id).await
+        {
+            opened = open().await;
+        }
         opened.map_err(|error| match error.is_not_found() {
             true => {
                 let text = format!("there is no repository {id} here\n");

@@ -261,6 +261,7 @@ impl Pushing {
         let limits = PackLimits {
             max_bytes: self.site.limits.push_bytes.min(room.left()),
             deadline: self.site.limits.timeout,
+            niceness: niceness(backing),
             ..PackLimits::default()
         };
         let repo = self.repo.clone();
@@ -340,7 +341,10 @@ impl Pushing {
                 self.failed(error);
                 "the server could not take them, try again later".to_owned()
             }
-            _ => why.to_string(),
+            _ => {
+                tracing::info!(repo = %self.id, %why, "what was pushed is refused");
+                why.to_string()
+            }
         }
     }
 
@@ -368,6 +372,14 @@ impl Pushing {
 
 fn is_evicted(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Evicted>())
+}
+
+/// What nobody has signed for makes way where processors are scarce.
+fn niceness(backing: Backing) -> i32 {
+    match backing {
+        Backing::None => 10,
+        Backing::PullRequests | Backing::State => 0,
+    }
 }
 
 async fn in_time<T>(
