@@ -3,6 +3,7 @@
 pub(crate) mod layer;
 pub(crate) mod lmdb;
 pub(crate) mod memory;
+pub(crate) mod runs;
 
 use std::ops::Bound;
 

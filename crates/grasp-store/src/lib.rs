@@ -12,6 +12,7 @@ mod facts;
 mod kv;
 mod query;
 mod schema;
+mod tags;
 mod write;
 
 use std::path::Path;

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
 use crate::kv::Table;
+use crate::tags::Tags;
 
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const META_VERSION: &[u8] = b"version";
@@ -149,7 +150,9 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) pubkey: Pubkey,
     pub(crate) expires: Option<Timestamp>,
-    pub(crate) json: &'a str,
+    /// Not looked at before somebody wants it: the header of a long event costs no more than that
+    /// of a short one.
+    json: &'a [u8],
 }
 
 impl<'a> Record<'a> {
@@ -172,8 +175,17 @@ impl<'a> Record<'a> {
             kind: Kind(u16::from_be_bytes(*kind)),
             pubkey: Pubkey(*pubkey),
             expires: (expires != u64::MAX).then_some(Timestamp(expires)),
-            json: std::str::from_utf8(json).map_err(|_| damaged())?,
+            json,
         })
+    }
+
+    /// The text in which the event is sent.
+    pub(crate) fn json(&self) -> Result<&'a str, StoreError> {
+        std::str::from_utf8(self.json).map_err(|_| damaged())
+    }
+
+    pub(crate) fn tags(&self) -> Result<Tags<'a>, StoreError> {
+        Tags::of(self.json)
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -181,7 +193,7 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn event(&self) -> Result<Event, StoreError> {
-        Event::from_stored(self.json).map_err(|error| StoreError::Damaged(error.to_string()))
+        Event::from_stored(self.json()?).map_err(|error| StoreError::Damaged(error.to_string()))
     }
 }
 

@@ -625,3 +625,50 @@ fn the_number_of_events_is_right_at_every_moment() {
         );
     });
 }
+
+/// Deletes what a reader is reading, and writes more than the tail holds.
+fn write_a_lot(store: &Store, read: &[Event]) {
+    for event in read {
+        put_all(store, [&delete_id(ALICE, 5_000, event)]);
+    }
+    for n in 100..100 + 3 * TAIL {
+        put_all(store, [&nth_note(n)]);
+    }
+    store.sweep(Timestamp(1), PLENTY).unwrap();
+}
+
+#[test]
+fn a_reader_that_takes_long_holds_up_neither_the_writer_nor_other_readers() {
+    for limits in [UNLIMITED, events(TAIL), events(1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open_with(dir.path(), limits).unwrap();
+        let notes: Vec<Event> = (0..5).map(nth_note).collect();
+        put_all(&store, &notes);
+        let (reading, read) = mpsc::channel();
+        let (written, wrote) = mpsc::channel();
+        thread::scope(|scope| {
+            let (store, notes) = (&store, &notes);
+            scope.spawn(move || {
+                read.recv().unwrap();
+                write_a_lot(store, notes);
+                let found = find(store, json!({"kinds": [1]}));
+                written.send(found.len() as u64).unwrap();
+            });
+            let mut query = query(&[json!({"kinds": [1]})], PLENTY, Want::Json);
+            let mut found = Vec::new();
+            let visit = |event: Found<'_>| {
+                if found.is_empty() {
+                    reading.send(()).unwrap();
+                    let others = wrote.recv_timeout(Duration::from_secs(20));
+                    assert_eq!(others, Ok(3 * TAIL), "with {limits:?}");
+                }
+                found.push(event.id);
+            };
+            let all = Budget(usize::MAX);
+            let ran = store.advance(&mut query, all, EARLY, visit).unwrap();
+            assert_eq!(ran, Progress::Done);
+            assert_eq!(found, ids(notes.iter().rev()), "what was there before");
+        });
+        assert_eq!(find(&store, json!({"#t": ["x"], "until": 1_004})), []);
+    }
+}
