@@ -54,7 +54,8 @@ use crate::registry::Registry;
 use crate::sync::{Sync, Timer};
 pub use crate::ticket::{Job, PushId, Ticket};
 
-/// Expired events are hidden from readers at once; the sweep only gives their space back.
+/// Expired and deleted events are hidden from readers at once; the sweep only gives their space
+/// back.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// So that machines started together do not all sweep in the same second.
 const SWEEP_JITTER: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ use crate::kv::lmdb::{Lmdb, LmdbRead, LmdbWrite};
 use crate::kv::runs::Runs;
 use crate::kv::{Read, Table, Write};
 use crate::schema::{self, Record};
-use crate::write::{Batch, next_seq, number};
+use crate::write::{Batch, RemovalLimits, next_seq, number};
 
 /// When the tail goes into the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,15 +66,21 @@ struct Tail {
     next: u64,
     /// Stored events, those in the indexes included.
     events: u64,
+    /// Events that are gone, but for their rows.
+    garbage: u64,
     /// Size of the records between.
     bytes: usize,
     removes: bool,
 }
 
 impl Disk {
-    pub(crate) fn open(path: &Path, limits: TailLimits) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        path: &Path,
+        limits: TailLimits,
+        removal: RemovalLimits,
+    ) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
-        let tail = Tail::from_log(&lmdb.read()?)?;
+        let tail = Tail::from_log(&lmdb.read()?, removal)?;
         Ok(Self {
             lmdb,
             tail: RwLock::new(Arc::new(tail)),
@@ -175,7 +181,7 @@ impl Disk {
         }
         txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
         txn.commit()?;
-        self.publish(Tail::empty(tail.next, tail.events));
+        self.publish(Tail::empty(tail.next, tail.events, tail.garbage));
         Ok(())
     }
 
@@ -227,6 +233,9 @@ fn append(txn: &mut LmdbWrite<'_>, staged: &Staged) -> Result<(), StoreError> {
 fn stats(lmdb: &Lmdb, tail: &Tail) -> Result<Stats, StoreError> {
     Ok(Stats {
         events: tail.events,
+        garbage: tail.garbage,
+        vanishing: 0,
+        tail_rows: tail.layer.len(),
         disk_bytes: lmdb.disk_bytes()?,
     })
 }
@@ -234,11 +243,12 @@ fn stats(lmdb: &Lmdb, tail: &Tail) -> Result<Stats, StoreError> {
 impl Tail {
     /// Nothing but where the log ends: readers take that from here and never from the tables,
     /// which learn of new events a moment before their rows can be seen.
-    fn empty(next: u64, events: u64) -> Self {
+    fn empty(next: u64, events: u64, garbage: u64) -> Self {
         let mut tail = Self {
             first: next,
             next,
             events,
+            garbage,
             ..Self::default()
         };
         let mut layer = Layer::default();
@@ -249,9 +259,10 @@ impl Tail {
     }
 
     /// Applies again what the log has beyond the indexes.
-    fn from_log(tables: &LmdbRead<'_>) -> Result<Self, StoreError> {
+    fn from_log(tables: &LmdbRead<'_>, removal: RemovalLimits) -> Result<Self, StoreError> {
         let (first, next) = (number(tables, schema::META_INDEXED)?, next_seq(tables)?);
-        let mut tail = Self::empty(first, tables.len(Table::Ids)?);
+        let (events, garbage) = (tables.len(Table::Ids)?, tables.len(Table::Garbage)?);
+        let mut tail = Self::empty(first, events, garbage);
         if first == next {
             return Ok(tail);
         }
@@ -260,7 +271,7 @@ impl Tail {
             runs: &tail.runs,
         };
         let mut staging = Staging::replaying(&layered);
-        let mut batch = Batch::begin(&mut staging)?;
+        let mut batch = Batch::begin(&mut staging, removal)?;
         for seq in first..next {
             let missing = || StoreError::Damaged(format!("event {seq} is not in the log"));
             let record = tables
@@ -277,6 +288,7 @@ impl Tail {
     fn absorb(&mut self, staged: Staged) -> Result<(), StoreError> {
         self.runs.add(&staged.layer, &staged.index);
         self.events = self.events.saturating_add_signed(staged.events);
+        self.garbage = self.garbage.saturating_add_signed(staged.garbage);
         self.bytes += staged.bytes;
         self.removes |= staged.removes;
         let next = self.runs.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
@@ -330,7 +342,7 @@ impl Snapshot {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open_read_only(path)?;
         let tables = lmdb.snapshot()?;
-        let tail = Tail::from_log(&tables)?;
+        let tail = Tail::from_log(&tables, RemovalLimits::default())?;
         Ok(Self { lmdb, tables, tail })
     }
 

@@ -8,8 +8,9 @@ use grasp_core::facts::Applied;
 use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
+use crate::gone::{self, Gone};
 use crate::kv::{Read, Table};
-use crate::schema::{self, IdValue, IndexValue, Record, Slot};
+use crate::schema::{self, IdValue, IndexValue, Place, Record, Slot};
 use crate::{Backend, Store, reading, write};
 
 /// Rows looked at for one that proves a relation; those in front of it prove nothing.
@@ -185,9 +186,7 @@ struct Page {
 }
 
 fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError> {
-    kv.get(Table::Ids, &id.0)?
-        .map(IdValue::from_bytes)
-        .transpose()
+    gone::stored(kv, id)
 }
 
 fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError> {
@@ -208,6 +207,7 @@ fn naming(
     most: usize,
 ) -> Result<Vec<Seq>, StoreError> {
     let prefix = schema::tag_prefix(letter, value);
+    let gone = Gone::look(kv)?;
     let mut found = Vec::new();
     let rows = kv.rows(Table::ByTag, Bound::Included(&prefix))?;
     for row in rows.take(MAX_NAMING) {
@@ -216,7 +216,7 @@ fn naming(
             break;
         }
         let value = IndexValue::from_bytes(value)?;
-        if kinds.contains(&value.kind) {
+        if kinds.contains(&value.kind) && !gone.hides(kv, &Place::of_key(key)?, &value)? {
             found.push(value.seq);
         }
     }
@@ -235,6 +235,7 @@ fn read_all(kv: &impl Read, seqs: &[Seq]) -> Result<Vec<Arc<Event>>, StoreError>
 
 /// A stored event of a kind that must itself belong here names the value.
 fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
+    let gone = Gone::look(kv)?;
     for row in kv
         .rows(Table::ByTag, Bound::Included(prefix))?
         .take(MAX_ROWS)
@@ -243,7 +244,10 @@ fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
         if !key.starts_with(prefix) {
             break;
         }
-        if !grasp_core::admit::is_free(IndexValue::from_bytes(value)?.kind) {
+        let value = IndexValue::from_bytes(value)?;
+        if !grasp_core::admit::is_free(value.kind)
+            && !gone.hides(kv, &Place::of_key(key)?, &value)?
+        {
             return Ok(true);
         }
     }
@@ -252,6 +256,7 @@ fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
 
 fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Page, StoreError> {
     let prefix = schema::kind_prefix(kind);
+    let gone = Gone::look(kv)?;
     let mut page = Page {
         events: Vec::new(),
         last: None,
@@ -261,7 +266,11 @@ fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Pag
         if !key.starts_with(&prefix) {
             break;
         }
-        let seq = IndexValue::from_bytes(value)?.seq;
+        let value = IndexValue::from_bytes(value)?;
+        if gone.hides(kv, &Place::of_key(key)?, &value)? {
+            continue;
+        }
+        let seq = value.seq;
         if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
             page.events
                 .push((Arc::new(Record::decode(bytes)?.event()?), seq));

@@ -42,6 +42,10 @@ pub(crate) enum Table {
     Relays,
     /// id → events that came and were not taken.
     Dismissed,
+    /// seq → events that are gone, whose record and index rows a sweep has yet to remove.
+    Garbage,
+    /// author → how far the sweep is with what a vanished author wrote.
+    VanishJobs,
 }
 
 impl Table {
@@ -51,7 +55,7 @@ impl Table {
         matches!(self, Held | Applied | Hidden | Relays | Dismissed)
     }
 
-    pub(crate) const ALL: [(Table, &'static str); 17] = [
+    pub(crate) const ALL: [(Table, &'static str); 19] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -69,6 +73,8 @@ impl Table {
         (Table::Hidden, "hidden"),
         (Table::Relays, "relays"),
         (Table::Dismissed, "dismissed"),
+        (Table::Garbage, "garbage"),
+        (Table::VanishJobs, "vanish-jobs"),
     ];
 }
 

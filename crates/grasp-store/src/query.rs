@@ -11,6 +11,7 @@ use rustc_hash::FxHashSet;
 
 use self::plan::{Check, Plan};
 use crate::error::StoreError;
+use crate::gone::Gone;
 use crate::kv::{Read, Table};
 use crate::schema::{IndexValue, Place, Record};
 use crate::tags::{TagFilter, TagMatch};
@@ -174,6 +175,7 @@ impl Query {
         };
         let remembers = self.remembers();
         let hides = !self.with_hidden && hides_any(kv)?;
+        let gone = Gone::look(kv)?;
         while let Some(scan) = self.scans.get_mut(self.current) {
             let seen = remembers.then_some(&mut self.seen);
             let mut slice = Slice {
@@ -182,6 +184,7 @@ impl Query {
                 bound,
                 want: self.want,
                 hides,
+                gone,
                 seen,
                 budget: &mut budget,
                 visit,
@@ -225,6 +228,7 @@ struct Slice<'s, R> {
     want: Want,
     /// Some events here are hidden.
     hides: bool,
+    gone: Gone,
     seen: Option<&'s mut FxHashSet<Seq>>,
     budget: &'s mut Budget,
     visit: &'s mut dyn FnMut(Found<'_>),
@@ -331,6 +335,9 @@ impl<'s, R: Read> Slice<'s, R> {
         if value.seq >= self.bound {
             return Ok(false);
         }
+        if self.is_gone(&place, &value)? {
+            return Ok(false);
+        }
         if self.hides && can_be_hidden(value.kind) && self.is_hidden(&place)? {
             return Ok(false);
         }
@@ -378,6 +385,15 @@ impl<'s, R: Read> Slice<'s, R> {
             });
         }
         Ok(true)
+    }
+
+    /// Deleted, and not swept yet.
+    fn is_gone(&mut self, place: &Place, value: &IndexValue) -> Result<bool, StoreError> {
+        if self.gone.is_nothing() {
+            return Ok(false);
+        }
+        self.budget.spend(Budget::RECORD);
+        self.gone.hides(self.kv, place, value)
     }
 
     fn is_hidden(&mut self, place: &Place) -> Result<bool, StoreError> {

@@ -114,7 +114,9 @@ pub(crate) struct Staged {
     pub(crate) bytes: usize,
     /// By how much the number of stored events changes.
     pub(crate) events: i64,
-    /// Records that were there are gone.
+    /// By how much the number of events changes whose rows a sweep has yet to remove.
+    pub(crate) garbage: i64,
+    /// What was there is gone, or hidden: that does not wait for the tail to fill.
     pub(crate) removes: bool,
 }
 
@@ -184,6 +186,11 @@ impl<B: Read> Write for Staging<'_, B> {
                 return Ok(());
             }
             Table::Ids => staged.events += 1,
+            Table::Garbage => {
+                staged.garbage += 1;
+                staged.removes = true;
+            }
+            Table::VanishJobs => staged.removes = true,
             _ => {}
         }
         staged.layer.set(table, key, Some(value.into()));
@@ -195,6 +202,11 @@ impl<B: Read> Write for Staging<'_, B> {
         match table {
             Table::Events => staged.removes = true,
             Table::Ids => staged.events -= 1,
+            Table::Garbage => {
+                staged.garbage -= 1;
+                staged.removes = true;
+            }
+            Table::VanishJobs => staged.removes = true,
             _ => {}
         }
         staged.layer.set(table, key, None);

@@ -13,6 +13,7 @@ mod durability;
 mod held;
 mod queries;
 mod relays;
+mod removal;
 mod rules;
 mod support;
 mod tail;
