@@ -17,13 +17,14 @@ use crate::error::StoreError;
 use crate::kv::layer::{Layer, Layered, Staged, Staging};
 use crate::kv::lmdb::{Lmdb, LmdbRead, LmdbWrite};
 use crate::kv::{Read, Table, Write};
+use crate::relations::{self, Completed};
 use crate::schema::{self, Record};
 use crate::write::{Batch, next_seq, number};
 
 /// When the tail goes into the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailLimits {
-    /// 16,384 events x 9 rows x 180 bytes = 27 MB, and 0.4 s to make again; the sweep into the
+    /// 16,384 events x 11 rows x 180 bytes = 32 MB, and 0.4 s to make again; the sweep into the
     /// indexes of a large store dirties some 40,000 pages = 160 MB for a moment.
     pub events: u64,
     /// For events of many tags and for authors who vanish: 200,000 x 180 bytes = 36 MB.
@@ -65,8 +66,13 @@ struct Tail {
 }
 
 impl Disk {
-    pub(crate) fn open(path: &Path, limits: TailLimits) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        path: &Path,
+        limits: TailLimits,
+        tell: &mut dyn FnMut(Completed),
+    ) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
+        relations::complete(&lmdb, tell)?;
         let tail = Tail::from_log(&lmdb.read()?)?;
         Ok(Self {
             lmdb,
@@ -154,6 +160,7 @@ impl Disk {
                 }
             }
             txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
+            txn.put(Table::Meta, schema::META_RELATED, &tail.next.to_be_bytes())?;
             txn.commit()?;
             (tail.next, tail.events)
         };

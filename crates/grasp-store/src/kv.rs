@@ -41,6 +41,11 @@ pub(crate) enum Table {
     Relays,
     /// id → events that came and were not taken.
     Dismissed,
+    /// What is named through `a`, `e` or `q`, the kind of what names it, time and id: relations
+    /// that prove something, and none of those that anybody may claim.
+    ByTarget,
+    /// id and one thing that a pull request says of git: its tip, its root, a repository.
+    PullRequests,
 }
 
 impl Table {
@@ -50,7 +55,7 @@ impl Table {
         matches!(self, Held | Applied | Hidden | Relays | Dismissed)
     }
 
-    pub(crate) const ALL: [(Table, &'static str); 17] = [
+    pub(crate) const ALL: [(Table, &'static str); 19] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -68,6 +73,8 @@ impl Table {
         (Table::Hidden, "hidden"),
         (Table::Relays, "relays"),
         (Table::Dismissed, "dismissed"),
+        (Table::ByTarget, "by-target"),
+        (Table::PullRequests, "pull-requests"),
     ];
 }
 

@@ -11,6 +11,7 @@ mod error;
 mod facts;
 mod kv;
 mod query;
+mod relations;
 mod schema;
 mod write;
 
@@ -27,6 +28,7 @@ pub use crate::kv::lmdb::READERS_FILE;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
+pub use crate::relations::Completed;
 use crate::write::Batch;
 pub use crate::write::Swept;
 
@@ -105,7 +107,17 @@ impl Store {
     }
 
     pub fn open_with(path: &Path, tail: TailLimits) -> Result<Self, StoreError> {
-        Ok(Self::on(Backend::Disk(Disk::open(path, tail)?)))
+        Self::open_telling(path, tail, &mut |_| {})
+    }
+
+    /// Tells how far it is, when a store of an older version must be completed first: about a minute
+    /// for a million events. Whatever ends it, the next start goes on from there.
+    pub fn open_telling(
+        path: &Path,
+        tail: TailLimits,
+        tell: &mut dyn FnMut(Completed),
+    ) -> Result<Self, StoreError> {
+        Ok(Self::on(Backend::Disk(Disk::open(path, tail, tell)?)))
     }
 
     /// Reads beside a running server what is there at this moment.
