@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Event, EventId, Kind, Pubkey};
+use grasp_core::{Answer, Event, EventId, GitTask, Kind, Pubkey};
 use grasp_sim::forge::{self, commit};
 
-use crate::scene::{CAROL, MALLORY, MINUTE, Scene, announce, served, tool};
+use crate::scene::{CAROL, DEV, MAIN, MALLORY, MINUTE, Scene, announce, served, state, tool};
 use crate::stage::ALICE;
 
 /// Of everybody else.
@@ -99,4 +99,92 @@ fn a_check_of_a_repository_reads_no_pull_request() {
     assert!(made.iter().all(|event| scene.serves(event)));
     let most = scene.reads.take_most();
     assert!(most <= 4, "{most}");
+}
+
+/// Everybody maintains everybody's "tool", and each has signed the state that it has.
+fn crowd(scene: &mut Scene, many: u8) -> Vec<Pubkey> {
+    let members: Vec<Pubkey> = (1..many).map(key).collect();
+    served(scene, ALICE, &members);
+    for member in &members {
+        scene.publish(&announce(scene, *member, &[ALICE]));
+    }
+    for member in &members {
+        scene.pass(MINUTE);
+        let event = state(scene, *member, &[(MAIN, commit(1))]);
+        scene.publish(&event);
+        assert!(scene.serves(&event));
+    }
+    members
+}
+
+/// A4.
+#[test]
+fn a_push_reads_no_state_that_is_older_than_the_one_applied() {
+    let mut scene = Scene::new();
+    crowd(&mut scene, 40);
+    scene.reads.take_most();
+    let push = scene.push(&tool(ALICE), &[(DEV, Some(commit(9)))]);
+    assert!(push.is_err());
+    let most = scene.reads.take_most();
+    assert!(most <= 1, "{most}");
+    assert!(scene.push(&tool(ALICE), &[(DEV, Some(commit(9)))]).is_err());
+    assert_eq!(scene.reads.take_most(), 0, "what was read is remembered");
+}
+
+/// A4.
+#[test]
+fn a_state_reads_those_of_no_other_maintainer_without_need() {
+    let mut scene = Scene::new();
+    let members = crowd(&mut scene, 40);
+    scene.pass(MINUTE);
+    scene.reads.take_most();
+    let event = state(&scene, members[0], &[(MAIN, commit(1)), (DEV, commit(1))]);
+    scene.publish(&event);
+    assert!(scene.serves(&event));
+    let most = scene.reads.take_most();
+    assert!(most <= 4, "{most}");
+}
+
+/// A4: whoever signs more than one round looks at waits for the next, and is not forgotten.
+#[test]
+fn states_with_too_many_objects_for_one_round_are_released_in_several() {
+    let mut scene = Scene::new();
+    let members: Vec<Pubkey> = (1..6).map(key).collect();
+    served(&mut scene, ALICE, &members);
+    for member in &members {
+        let listed = forge::announcement(&tool(*member), scene.unix(), false, &[ALICE]);
+        assert_eq!(scene.publish(&listed), Answer::Accepted);
+    }
+    let refs: Vec<String> = (0..9_000).map(|n| format!("refs/heads/{n}")).collect();
+    let mut made = Vec::new();
+    for member in &members {
+        scene.pass(MINUTE);
+        let first = 10_000 * u32::from(member.0[0]);
+        let at = refs.iter().zip(first..);
+        let at: Vec<_> = at.map(|(name, n)| (name.as_str(), commit(n))).collect();
+        let event = state(&scene, *member, &at);
+        assert_eq!(scene.import(&event), Answer::Held);
+        made.push((event, at.into_iter().map(|(_, id)| id).collect::<Vec<_>>()));
+    }
+    let asked = |task: &GitTask| match task {
+        GitTask::Probe(objects) => objects.len(),
+        _ => 0,
+    };
+    assert!(scene.tasks.iter().all(|(_, task)| asked(task) <= 32_768));
+    for (_, objects) in &made {
+        scene.git.take(&tool(ALICE), objects.iter().copied());
+    }
+    let (newest, objects) = made.last().unwrap();
+    let names = refs.iter().map(String::as_str);
+    let mut commands: Vec<_> = names.zip(objects.iter().copied().map(Some)).collect();
+    commands.push((MAIN, None));
+    assert_eq!(scene.push(&tool(ALICE), &commands), Ok(()));
+    assert!(scene.serves(newest));
+    let served = made.iter().filter(|(event, _)| scene.serves(event));
+    assert_eq!(
+        served.count(),
+        made.len(),
+        "the others in the rounds after it"
+    );
+    assert!(scene.tasks.iter().all(|(_, task)| asked(task) <= 32_768));
 }
