@@ -17,6 +17,7 @@ mod pushing;
 mod restore;
 mod retry;
 mod settle;
+mod state_cache;
 mod syncing;
 mod tips;
 mod unanswered;
@@ -38,6 +39,8 @@ use self::pruning::Prunes;
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
+use self::state_cache::StateCache;
+use self::syncing::Told;
 use self::tips::Tips;
 use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
@@ -142,8 +145,10 @@ pub struct Core {
     sync: Sync,
     synced_bytes: SyncedBytes,
     disk_low: bool,
+    told: Told,
     hunt: Hunt,
     sought: Sought,
+    states: StateCache,
     now: Now,
 }
 
@@ -230,8 +235,10 @@ impl Core {
             sync,
             synced_bytes,
             disk_low: false,
+            told: Told::default(),
             hunt,
             sought: Sought::default(),
+            states: StateCache::default(),
             now: Now::default(),
         }
     }

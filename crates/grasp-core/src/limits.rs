@@ -11,6 +11,10 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const GIB: u64 = 1024 * 1024 * 1024;
 
+/// States of the store that the core keeps parsed, by the size of their refs. One of the longest that
+/// an event may be (2,500 refs) takes 0.3 MB: 200 of these, or 60,000 of a usual repository.
+pub const STATE_CACHE_BYTES: usize = 64 * MIB;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// One websocket message. A REQ of 64 filters with 100 ids each is 430 KiB.
@@ -18,8 +22,8 @@ pub struct Limits {
     /// One event's JSON.
     pub event_bytes: usize,
     pub content_bytes: usize,
-    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, so one
-    /// event costs at most 200 kB of index.
+    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, and two where it
+    /// names something (`a`, `e`, `q`), so one event costs at most 400 kB of index.
     pub tags: usize,
     /// How far ahead of our clock an event may be dated.
     pub created_at_ahead: Duration,

@@ -21,13 +21,14 @@ use crate::kv::layer::{Layer, Layered, Staged, Staging};
 use crate::kv::lmdb::{Lmdb, LmdbRead, LmdbWrite};
 use crate::kv::runs::Runs;
 use crate::kv::{Read, Table, Write};
+use crate::relations::{self, Completed};
 use crate::schema::{self, Record};
 use crate::write::{Batch, RemovalLimits, next_seq, number};
 
 /// When the tail goes into the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailLimits {
-    /// 16,384 events x 9 rows x 110 bytes = 16 MB, twice that while they are merged, and 0.4 s to
+    /// 16,384 events x 11 rows x 110 bytes = 20 MB, twice that while they are merged, and 0.4 s to
     /// make again; the sweep into the indexes of a large store dirties some 40,000 pages = 160 MB
     /// for a moment.
     pub events: u64,
@@ -78,8 +79,10 @@ impl Disk {
         path: &Path,
         limits: TailLimits,
         removal: RemovalLimits,
+        tell: &mut dyn FnMut(Completed),
     ) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
+        relations::complete(&lmdb, tell)?;
         let tail = Tail::from_log(&lmdb.read()?, removal)?;
         Ok(Self {
             lmdb,
@@ -180,6 +183,7 @@ impl Disk {
             }
         }
         txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
+        txn.put(Table::Meta, schema::META_RELATED, &tail.next.to_be_bytes())?;
         txn.commit()?;
         self.publish(Tail::empty(tail.next, tail.events, tail.garbage));
         Ok(())

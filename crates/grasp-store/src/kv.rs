@@ -46,6 +46,11 @@ pub(crate) enum Table {
     Garbage,
     /// author → how far the sweep is with what a vanished author wrote.
     VanishJobs,
+    /// What is named through `a`, `e` or `q`, the kind of what names it, time and id: relations
+    /// that prove something, and none of those that anybody may claim.
+    ByTarget,
+    /// id and one thing that a pull request says of git: its tip, its root, a repository.
+    PullRequests,
 }
 
 impl Table {
@@ -75,6 +80,8 @@ impl Table {
         (Table::Dismissed, "dismissed"),
         (Table::Garbage, "garbage"),
         (Table::VanishJobs, "vanish-jobs"),
+        (Table::ByTarget, "by-target"),
+        (Table::PullRequests, "pull-requests"),
     ];
 }
 

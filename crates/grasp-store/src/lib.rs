@@ -12,6 +12,7 @@ mod facts;
 mod gone;
 mod kv;
 mod query;
+mod relations;
 mod schema;
 mod tags;
 mod write;
@@ -29,6 +30,7 @@ use crate::gone::Gone;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
+pub use crate::relations::Completed;
 use crate::write::Batch;
 pub use crate::write::{RemovalLimits, Swept};
 
@@ -123,8 +125,19 @@ impl Store {
         tail: TailLimits,
         removal: RemovalLimits,
     ) -> Result<Self, StoreError> {
+        Self::open_telling(path, tail, removal, &mut |_| {})
+    }
+
+    /// Tells how far it is, when a store of an older version must be completed first: about a minute
+    /// for a million events. Whatever ends it, the next start goes on from there.
+    pub fn open_telling(
+        path: &Path,
+        tail: TailLimits,
+        removal: RemovalLimits,
+        tell: &mut dyn FnMut(Completed),
+    ) -> Result<Self, StoreError> {
         Ok(Self {
-            backend: Backend::Disk(Disk::open(path, tail, removal)?),
+            backend: Backend::Disk(Disk::open(path, tail, removal, tell)?),
             removal,
         })
     }

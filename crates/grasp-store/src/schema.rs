@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
 use crate::kv::Table;
+use crate::relations;
 use crate::tags::Tags;
 
 pub(crate) const VERSION: u32 = 1;
@@ -21,6 +22,9 @@ pub(crate) const META_VERSION: &[u8] = b"version";
 pub(crate) const META_NEXT_SEQ: &[u8] = b"next-seq";
 /// Events below it are in the indexes too.
 pub(crate) const META_INDEXED: &[u8] = b"indexed";
+/// Of those, events below it have their rows in `ByTarget` and `PullRequests`. A version that did
+/// not know these tables moves `META_INDEXED` alone: the next start makes the rows that lack.
+pub(crate) const META_RELATED: &[u8] = b"related";
 
 /// Reversed time, id.
 pub(crate) const SUFFIX: usize = 8 + 32;
@@ -90,7 +94,7 @@ impl Cases {
         self.0 & other.0 == other.0
     }
 
-    fn add(&mut self, other: Cases) {
+    pub(crate) fn add(&mut self, other: Cases) {
         self.0 |= other.0;
     }
 }
@@ -350,6 +354,7 @@ pub(crate) fn index_keys(event: &Event) -> Vec<(Table, Box<[u8]>, Cases)> {
         tags.into_iter()
             .map(|(prefix, cases)| (Table::ByTag, key(&prefix, &place), cases)),
     );
+    keys.extend(relations::keys(event));
     keys
 }
 
@@ -535,11 +540,11 @@ pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
+pub(crate) fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
     [prefix, &place.0].concat().into()
 }
 
-fn damaged() -> StoreError {
+pub(crate) fn damaged() -> StoreError {
     StoreError::Damaged("a row has the wrong length".to_owned())
 }
 

@@ -2,6 +2,8 @@
 
 mod admission;
 mod announcements;
+mod cost;
+mod counted;
 mod disk;
 mod failures;
 mod hunt;

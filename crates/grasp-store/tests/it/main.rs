@@ -12,6 +12,7 @@ mod differential;
 mod durability;
 mod held;
 mod queries;
+mod relations;
 mod relays;
 mod removal;
 mod rules;
