@@ -117,7 +117,10 @@ enum Stage {
     /// The answer to the upgrade; so many bytes of its end have come.
     Head(usize),
     FrameHead,
-    Payload { left: u64, fate: Fate },
+    Payload {
+        left: u64,
+        fate: Fate,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +187,9 @@ impl Frames {
                 1
             }
             Stage::Payload { left, fate } => {
-                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                let taken = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
                 let bytes = input.get(..taken).unwrap_or_default();
                 match fate {
                     Fate::Pass => out.extend_from_slice(bytes),
@@ -275,7 +280,9 @@ fn payload_len(head: &[u8]) -> Option<u64> {
 }
 
 fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod hosting;
 mod http;
 mod lifecycle;
 mod limits;
+mod live_cost;
 mod mirror;
 mod network;
 mod ngit_client;
