@@ -86,9 +86,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for WithoutOversize<S> {
                 }
                 this.unread = 0..read;
             }
-            let input = this.input.get(this.unread.clone()).unwrap_or_default();
-            let used = this.frames.take(input, &mut this.output);
-            this.unread.start += used;
+            // All of it at once: whoever reads counts small portions of a head as an attack.
+            while !this.unread.is_empty() {
+                let input = this.input.get(this.unread.clone()).unwrap_or_default();
+                let used = this.frames.take(input, &mut this.output);
+                this.unread.start += used;
+            }
         }
     }
 }
