@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use grasp_git::{Git, GitError, Version};
-use grasp_store::{Completed, Store, StoreError, TailLimits};
+use grasp_store::{Completed, RemovalLimits, Store, StoreError, TailLimits};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -107,7 +107,12 @@ fn open_on_disk(path: &Path) -> Result<Store, StoreError> {
             tracing::info!(done, all, "adding new index rows to the store");
         }
     };
-    Store::open_telling(path, TailLimits::default(), &mut tell)
+    Store::open_telling(
+        path,
+        TailLimits::default(),
+        RemovalLimits::default(),
+        &mut tell,
+    )
 }
 
 /// Serves until SIGTERM or SIGINT.

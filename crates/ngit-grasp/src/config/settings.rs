@@ -455,14 +455,21 @@ settings! {
         /// Values in one filter, all its lists together.
         NGIT_MAX_FILTER_VALUES => max_filter_values: usize = "2000" in 1..=100_000;
 
-        /// Values in all open subscriptions of one connection.
+        /// Values in all open subscriptions and waiting COUNTs of one connection.
         NGIT_MAX_CONNECTION_VALUES => max_connection_values: usize = "40000" in 1..=10_000_000;
+
+        /// Values in all open subscriptions and waiting COUNTs of all connections, about 150 bytes
+        /// each. One address has a twenty-fifth of them, or what two connections may have.
+        NGIT_MAX_FILTER_VALUES_TOTAL => max_filter_values_total: usize = "4000000" in 1..=1_000_000_000;
 
         /// Stored events answered to one filter, and what a larger or missing limit becomes.
         NGIT_MAX_QUERY_RESULTS => max_query_results: usize = "500" in 1..=1_000_000;
 
         /// Events that one COUNT counts; beyond it the answer says that it is approximate.
         NGIT_MAX_COUNT_RESULTS => max_count_results: usize = "1000000" in 1..=100_000_000;
+
+        /// COUNTs of one connection that wait for their answer; further ones are refused.
+        NGIT_MAX_COUNTS => max_counts: usize = "16" in 1..=10_000;
 
         /// Queries, COUNTs and negentropy sessions of one connection that are worked on at once;
         /// further ones wait for their turn.

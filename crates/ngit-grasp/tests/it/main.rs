@@ -29,6 +29,7 @@ mod hosting;
 mod http;
 mod lifecycle;
 mod limits;
+mod live_cost;
 mod mirror;
 mod network;
 mod ngit_client;
