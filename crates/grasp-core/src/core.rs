@@ -17,8 +17,10 @@ mod pushing;
 mod restore;
 mod retry;
 mod settle;
+mod state_cache;
 mod syncing;
 mod tips;
+mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -37,7 +39,10 @@ use self::pruning::Prunes;
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
+use self::state_cache::StateCache;
+use self::syncing::Told;
 use self::tips::Tips;
+use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
@@ -52,7 +57,8 @@ use crate::registry::Registry;
 use crate::sync::{Sync, Timer};
 pub use crate::ticket::{Job, PushId, Ticket};
 
-/// Expired events are hidden from readers at once; the sweep only gives their space back.
+/// Expired and deleted events are hidden from readers at once; the sweep only gives their space
+/// back.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// So that machines started together do not all sweep in the same second.
 const SWEEP_JITTER: Duration = Duration::from_secs(10);
@@ -65,6 +71,8 @@ pub enum Wake {
     SweepExpired,
     /// A held event or a tip without its event has waited long enough.
     Expire,
+    /// A submitter has waited long enough for git.
+    AnswerHeld,
     /// Something failed and is tried again.
     Retry,
     /// Many events waited for one that has come, and not all of them were looked at.
@@ -103,6 +111,7 @@ pub struct Core {
     sweep: Sweep,
     registry: Registry,
     purgatory: Purgatory,
+    unanswered: Unanswered,
     jobs: FxHashMap<Job, Errand>,
     next_job: u64,
     /// One at a time for repositories that hang together, by their identifier and the owner of the
@@ -136,8 +145,10 @@ pub struct Core {
     sync: Sync,
     synced_bytes: SyncedBytes,
     disk_low: bool,
+    told: Told,
     hunt: Hunt,
     sought: Sought,
+    states: StateCache,
     now: Now,
 }
 
@@ -200,6 +211,7 @@ impl Core {
             keys: Limiter::new(rate, MAX_RATED_KEYS),
             sweep: Sweep::Unscheduled,
             purgatory: Purgatory::default(),
+            unanswered: Unanswered::default(),
             jobs: FxHashMap::default(),
             next_job: 0,
             settling: FxHashMap::default(),
@@ -223,8 +235,10 @@ impl Core {
             sync,
             synced_bytes,
             disk_low: false,
+            told: Told::default(),
             hunt,
             sought: Sought::default(),
+            states: StateCache::default(),
             now: Now::default(),
         }
     }
@@ -270,6 +284,7 @@ impl Core {
             self.sweep = Sweep::Running;
             self.effects.push_back(Effect::Sweep { until: now.unix });
         }
+        self.answer_overdue();
         self.look_at_next(facts);
         self.expire(facts);
         self.retry(facts);
@@ -299,6 +314,7 @@ impl Core {
         [
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
+            self.unanswered.next().map(|at| (at, Wake::AnswerHeld)),
             retry.map(|at| (at, Wake::Retry)),
             again.map(|at| (at, Wake::LookAgain)),
             self.prunes.next().map(|at| (at, Wake::Prune)),

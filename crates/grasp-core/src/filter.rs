@@ -39,16 +39,21 @@ impl Filter {
     }
 
     pub fn matches(&self, event: &Event) -> bool {
-        contains(&self.ids, &event.id)
-            && contains(&self.authors, &event.pubkey)
-            && contains(&self.kinds, &event.kind)
-            && self.since.is_none_or(|since| event.created_at >= since)
-            && self.until.is_none_or(|until| event.created_at <= until)
+        self.matches_apart_from_tags(event)
             && self.tags.iter().all(|(letter, values)| {
                 event.indexed_tags().any(|(found, value)| {
                     found == *letter && values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
                 })
             })
+    }
+
+    /// For callers who compare tags in a way of their own.
+    pub fn matches_apart_from_tags(&self, event: &Event) -> bool {
+        contains(&self.ids, &event.id)
+            && contains(&self.authors, &event.pubkey)
+            && contains(&self.kinds, &event.kind)
+            && self.since.is_none_or(|since| event.created_at >= since)
+            && self.until.is_none_or(|until| event.created_at <= until)
     }
 
     /// All values of all lists: what one filter costs to keep and to answer.

@@ -6,10 +6,15 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::clone_url::Domain;
+use crate::shares::ShareLimits;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const GIB: u64 = 1024 * 1024 * 1024;
+
+/// States of the store that the core keeps parsed, by the size of their refs. One of the longest that
+/// an event may be (2,500 refs) takes 0.3 MB: 200 of these, or 60,000 of a usual repository.
+pub const STATE_CACHE_BYTES: usize = 64 * MIB;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
@@ -18,8 +23,8 @@ pub struct Limits {
     /// One event's JSON.
     pub event_bytes: usize,
     pub content_bytes: usize,
-    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, so one
-    /// event costs at most 200 kB of index.
+    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, and two where it
+    /// names something (`a`, `e`, `q`), so one event costs at most 400 kB of index.
     pub tags: usize,
     /// How far ahead of our clock an event may be dated.
     pub created_at_ahead: Duration,
@@ -31,12 +36,18 @@ pub struct Limits {
     /// Values in one filter, all its lists together. Each opens one cursor, an author one for each
     /// of its kinds: 1,000 cursors take about 1 ms to place.
     pub filter_values: usize,
-    /// Values in all subscriptions of one connection, at about 150 bytes each: 6 MB.
+    /// Values in all subscriptions and waiting COUNTs of one connection, at about 150 bytes each:
+    /// 6 MB.
     pub connection_values: usize,
+    /// And of all connections: 4,000,000 x 150 bytes = 600 MB. A network has a twenty-fifth, 24 MB,
+    /// or what two connections may have.
+    pub filter_values_total: usize,
     /// Events answered to one filter, and the value that an absent or larger `limit` becomes.
     pub query_results: usize,
     /// Events counted by one COUNT; beyond it the answer says `approximate`.
     pub count_results: usize,
+    /// COUNTs of one connection that wait or are worked on; more are refused.
+    pub counts: usize,
 
     /// Queries, COUNTs and NEG sessions that one connection has answered at once; further ones
     /// wait. Each holds at most one slice, about 1.3 MB.
@@ -172,6 +183,16 @@ impl Limits {
         Load {
             events: self.held_events.div_ceil(16),
             bytes: self.held_bytes.div_ceil(16),
+        }
+    }
+
+    /// What filters may name. A subscription that is replaced counts until the index has forgotten
+    /// it, so that a network needs twice what a connection may have.
+    pub fn filter_value_shares(&self) -> ShareLimits {
+        let twice = self.connection_values.saturating_mul(2);
+        ShareLimits {
+            in_all: self.filter_values_total as u64,
+            per_network: twice.max(self.filter_values_total / 25) as u64,
         }
     }
 
@@ -397,8 +418,10 @@ impl Default for Limits {
             filters: 64,
             filter_values: 2_000,
             connection_values: 40_000,
+            filter_values_total: 4_000_000,
             query_results: 500,
             count_results: 1_000_000,
+            counts: 16,
             queries_at_once: 4,
             neg_sessions: 16,
             neg_items: 1_000_000,

@@ -1,12 +1,12 @@
 //! The running server: opens the store, starts the engine and the listener, and ends them in
 //! order, so that nothing that was acknowledged or is on its way is lost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grasp_git::{Git, GitError, Version};
-use grasp_store::{Store, StoreError};
+use grasp_store::{Completed, RemovalLimits, Store, StoreError, TailLimits};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ const LAST_COMMIT: Duration = Duration::from_secs(3);
 
 /// The oldest git that the tests run with.
 const OLDEST_GIT: (u32, u32) = (2, 39);
+/// Between two lines of the log while an older store is completed.
+const COMPLETION_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -91,9 +93,26 @@ pub fn usable_git() -> Result<Version, GitTrouble> {
 
 pub fn open_store(config: &Config) -> Result<Store, StoreError> {
     match config.database_backend {
-        DatabaseBackend::Lmdb => Store::open(&config.relay_data_path),
+        DatabaseBackend::Lmdb => open_on_disk(&config.relay_data_path),
         DatabaseBackend::Memory => Ok(Store::in_memory()),
     }
+}
+
+/// One of an older version is completed first, which may take a minute and is told.
+fn open_on_disk(path: &Path) -> Result<Store, StoreError> {
+    let mut told = Instant::now();
+    let mut tell = |Completed { done, all }| {
+        if done == all || told.elapsed() >= COMPLETION_LOG_INTERVAL {
+            told = Instant::now();
+            tracing::info!(done, all, "adding new index rows to the store");
+        }
+    };
+    Store::open_telling(
+        path,
+        TailLimits::default(),
+        RemovalLimits::default(),
+        &mut tell,
+    )
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -205,7 +224,7 @@ fn instance() -> String {
 
 fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remote::Options {
     remote::Options {
-        allow_private: config.allow_private_addresses,
+        reach: config.reach(),
         connect_timeout: config.sync_connect_timeout,
         beat: remote::BEAT,
         signer: Signer::new(config.sync_auth, identity),

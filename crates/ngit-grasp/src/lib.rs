@@ -24,6 +24,7 @@ mod owner;
 mod perform;
 pub mod phase;
 mod purge;
+mod quota;
 pub mod relay;
 pub mod remote;
 pub mod status;

@@ -26,7 +26,7 @@ pub enum Effect {
     Answer { ticket: Ticket, answer: Answer },
     /// Deliver to live subscriptions. `None` for an event that is not stored.
     Announce { event: Arc<Event>, seq: Option<Seq> },
-    /// Remove what expired up to `until`; answered by `Input::Swept`.
+    /// Remove what expired up to `until`, and rows of what was deleted; answered by `Input::Swept`.
     Sweep { until: Timestamp },
     /// Make all these changes durable, or none; answered by `Input::Written`.
     Commit { job: Job, changes: Vec<Change> },

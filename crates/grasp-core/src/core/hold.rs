@@ -82,6 +82,7 @@ impl Core {
         if held.durability == Durability::InMemory && !self.is_worked_on(id) {
             self.pursue(id, facts);
         }
+        self.answer_in_time(id);
         true
     }
 
@@ -139,6 +140,7 @@ impl Core {
         self.tell_sync_accepted(&event);
         self.meet_early_tips(&event, facts);
         self.pursue(&id, facts);
+        self.answer_in_time(&id);
         self.look_again_after(&event, facts);
     }
 

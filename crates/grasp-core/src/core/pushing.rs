@@ -125,9 +125,7 @@ impl Core {
     /// Refs that are not what the applied state says, because a disk lost them, may be pushed
     /// again.
     fn notice_lost_refs(&mut self, repo: &RepoId, present: &Refs, facts: &dyn Facts) {
-        let applied = self.registry.applied(repo);
-        let event = applied.and_then(|rank| facts.event(&rank.id));
-        let state = event.and_then(|event| State::read(&event).ok());
+        let state = self.applied_state(repo, facts);
         if let Some(Ok(targets)) = state.map(|state| state.refs)
             && targets.refs != *present
         {

@@ -2,6 +2,8 @@
 
 mod admission;
 mod announcements;
+mod cost;
+mod counted;
 mod disk;
 mod failures;
 mod hunt;
@@ -14,6 +16,7 @@ mod purgatory;
 mod pushes;
 mod related;
 mod scene;
+mod slow_git;
 mod stage;
 mod states;
 mod storing;

@@ -130,8 +130,8 @@ settings! {
         /// what maintainers publish about repositories that are served is stored.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
-        /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
-        /// pushes.
+        /// Maximum concurrent fetches and pushes; further ones get 503 with Retry-After. A quarter
+        /// is left to pushes, and pushes that no maintainer has signed for have half at most.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 
         /// Fetches and pushes of one repository worked on at once.
@@ -147,6 +147,13 @@ settings! {
 
         /// A git client that sends or takes in nothing for this long is disconnected.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
+
+        /// The minimum pace of what a git client sends, in bytes per second, counted while the
+        /// server waits for it; 0 is none. A slower push is refused.
+        NGIT_GIT_MIN_PACE => git_min_pace: ByteSize = "4KiB" in 0..=GIB;
+
+        /// A git client may stay below the minimum pace for this long.
+        NGIT_GIT_SLOW_GRACE_SECS => git_slow_grace: Duration = "30" in 1..=DAY;
 
         /// How often a repository is looked through for objects that nobody needs; 0 is never.
         NGIT_PRUNE_INTERVAL_SECS => prune_interval: Duration = "86400" in 0..=365 * DAY;
@@ -188,8 +195,13 @@ settings! {
         /// names them or not. They may be on a private network.
         NGIT_SYNC_BOOTSTRAP_RELAY_URL => sync_bootstrap_relays: Vec<RelayUrl> = "";
 
-        /// Connect also to addresses that are not public, whoever names them.
+        /// Connect also to addresses that are not public, to those of this machine and its
+        /// networks and to what its public name leads to, whoever names them.
         NGIT_ALLOW_PRIVATE_ADDRESSES => allow_private_addresses: bool = "false";
+
+        /// Addresses that are never connected to, whoever names them, also where private addresses
+        /// are allowed.
+        NGIT_DENY_NETWORKS => deny_networks: Vec<ProxyNet> = "";
 
         /// Who this server is to a relay that asks: service means a key of its own for this
         /// purpose, owner the server's own identity, never that it does not say.
@@ -443,14 +455,21 @@ settings! {
         /// Values in one filter, all its lists together.
         NGIT_MAX_FILTER_VALUES => max_filter_values: usize = "2000" in 1..=100_000;
 
-        /// Values in all open subscriptions of one connection.
+        /// Values in all open subscriptions and waiting COUNTs of one connection.
         NGIT_MAX_CONNECTION_VALUES => max_connection_values: usize = "40000" in 1..=10_000_000;
+
+        /// Values in all open subscriptions and waiting COUNTs of all connections, about 150 bytes
+        /// each. One address has a twenty-fifth of them, or what two connections may have.
+        NGIT_MAX_FILTER_VALUES_TOTAL => max_filter_values_total: usize = "4000000" in 1..=1_000_000_000;
 
         /// Stored events answered to one filter, and what a larger or missing limit becomes.
         NGIT_MAX_QUERY_RESULTS => max_query_results: usize = "500" in 1..=1_000_000;
 
         /// Events that one COUNT counts; beyond it the answer says that it is approximate.
         NGIT_MAX_COUNT_RESULTS => max_count_results: usize = "1000000" in 1..=100_000_000;
+
+        /// COUNTs of one connection that wait for their answer; further ones are refused.
+        NGIT_MAX_COUNTS => max_counts: usize = "16" in 1..=10_000;
 
         /// Queries, COUNTs and negentropy sessions of one connection that are worked on at once;
         /// further ones wait for their turn.

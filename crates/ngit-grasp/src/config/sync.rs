@@ -5,13 +5,24 @@ use std::time::Duration;
 use grasp_core::backoff::Backoff;
 use grasp_core::{Service, SyncLimits};
 
-use super::{Config, out_of_order};
+use super::{Config, Domain, out_of_order};
+use crate::remote::guard::Reach;
 
 /// The core hears of a connection that took too long from whoever dials, and only if that fails
 /// as well from its own clock.
 const PATIENCE: u32 = 3;
 
 impl Config {
+    /// Which addresses other servers may have.
+    pub fn reach(&self) -> Reach {
+        let host = |domain: &Domain| domain.host.trim_matches(['[', ']']).to_owned();
+        Reach {
+            allow_private: self.allow_private_addresses,
+            deny: self.deny_networks.clone(),
+            own_host: self.domain.as_ref().map(host),
+        }
+    }
+
     pub(super) fn sync_limits(&self) -> SyncLimits {
         SyncLimits {
             enabled: self.sync_enabled,

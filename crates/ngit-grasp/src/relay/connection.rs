@@ -3,6 +3,7 @@
 
 mod sessions;
 mod subscriptions;
+mod values;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ impl Connection {
         let limits = &relay.limits;
         let (outbox, queue) = Outbox::new(limits);
         let id = relay.next_conn();
-        relay.live.join(id, outbox.clone());
+        relay.live.join(id, peer.network, outbox.clone());
         let mut ticks = interval(
             limits
                 .ping_interval
@@ -96,7 +97,7 @@ impl Connection {
             peer,
             ws,
             queue,
-            subs: Subscriptions::new(Arc::clone(&relay), id, outbox.clone()),
+            subs: Subscriptions::new(Arc::clone(&relay), id, peer.network, outbox.clone()),
             sessions: Sessions::new(Arc::clone(&relay), outbox.clone()),
             counts: tokio::task::JoinSet::new(),
             challenge: challenge(),
@@ -337,14 +338,21 @@ impl Connection {
 
     fn on_count(&mut self, sub: String, filters: Vec<grasp_core::Filter>) -> Option<Rejected> {
         while self.counts.try_join_next().is_some() {}
-        let most = self.relay.limits.subscriptions;
+        let most = self.relay.limits.counts;
         if self.counts.len() >= most {
             let reason = format!("rate-limited: more than {most} COUNTs at once");
             return Some(Rejected::Closed { sub, reason });
         }
+        let values = match self.subs.values().take(&filters) {
+            Ok(values) => values,
+            Err(reason) => return Some(Rejected::Closed { sub, reason }),
+        };
         let name = message::quote(&sub).into();
         let count = query::count(Arc::clone(&self.relay), self.outbox.clone(), name, filters);
-        self.counts.spawn(count);
+        self.counts.spawn(async move {
+            count.await;
+            drop(values);
+        });
         None
     }
 

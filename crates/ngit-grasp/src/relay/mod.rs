@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
+use crate::quota::Quota;
 
 /// Networks with a rate bucket, three for an IPv6 address: 100,000 x 80 bytes = 8 MB.
 const MAX_RATED_NETWORKS: usize = 100_000;
@@ -39,6 +40,8 @@ pub struct Relay {
     readers: Semaphore,
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
     item_room: Arc<Semaphore>,
+    /// Values that filters of subscriptions and waiting COUNTs name.
+    filter_values: Quota,
     network_rate: Mutex<Limiter<Network>>,
     next_conn: AtomicU64,
 }
@@ -67,6 +70,7 @@ impl Relay {
             item_room: Arc::new(Semaphore::new(
                 limits.neg_items_total.min(Semaphore::MAX_PERMITS),
             )),
+            filter_values: Quota::new(limits.filter_value_shares()),
             network_rate: Mutex::new(Limiter::new(rate, MAX_RATED_NETWORKS)),
             next_conn: AtomicU64::new(0),
             store,

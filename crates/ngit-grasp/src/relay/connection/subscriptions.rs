@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Filter, Seq};
+use grasp_core::{Filter, Network, Seq};
 use grasp_store::Completeness;
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use super::values::{Named, Values};
 use crate::relay::live::ConnId;
 use crate::relay::message::{self, Rejected};
 use crate::relay::outbox::{LiveEvent, Outbox, SubKey};
@@ -22,7 +23,7 @@ pub(super) struct Subscriptions {
     names: FxHashMap<String, SubKey>,
     subs: FxHashMap<SubKey, Sub>,
     next: u64,
-    values: usize,
+    values: Values,
     /// Subscriptions on their way into the index.
     opening: Arc<Semaphore>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Subscriptions {
 struct Sub {
     /// As JSON.
     name: Arc<str>,
-    values: usize,
+    _values: Named,
     query: AbortHandle,
     stage: Stage,
 }
@@ -46,30 +47,37 @@ enum Stage {
 const SPARE: usize = 64;
 
 impl Subscriptions {
-    pub(super) fn new(relay: Arc<Relay>, conn: ConnId, outbox: Outbox) -> Self {
+    pub(super) fn new(
+        relay: Arc<Relay>,
+        conn: ConnId,
+        network: Option<Network>,
+        outbox: Outbox,
+    ) -> Self {
+        let account = relay.filter_values.account(network.map(Into::into));
         let opening = Arc::new(Semaphore::new(relay.limits.subscriptions + SPARE));
         Self {
-            relay,
             conn,
             outbox,
             names: FxHashMap::default(),
             subs: FxHashMap::default(),
             next: 0,
-            values: 0,
+            values: Values::new(&relay.limits, account),
             opening,
+            relay,
         }
+    }
+
+    pub(super) fn values(&self) -> &Values {
+        &self.values
     }
 
     /// Opens, or replaces the one of that name.
     pub(super) fn open(&mut self, name: String, filters: Vec<Filter>) -> Result<(), Rejected> {
         self.close(&name);
-        let values = filters
-            .iter()
-            .map(|filter| filter.value_count().max(1))
-            .sum();
-        if let Some(reason) = self.refusal(values) {
-            return Err(Rejected::Closed { sub: name, reason });
-        }
+        let mut values = match self.room_for(&filters) {
+            Ok(values) => values,
+            Err(reason) => return Err(Rejected::Closed { sub: name, reason }),
+        };
         let Ok(opening) = Arc::clone(&self.opening).try_acquire_owned() else {
             let reason =
                 "rate-limited: subscriptions are opened faster than they can be".to_owned();
@@ -79,9 +87,10 @@ impl Subscriptions {
         self.next += 1;
         let quoted: Arc<str> = message::quote(&name).into();
         // First live, then the query: nothing falls between them.
+        let in_all = values.in_all();
         self.relay
             .live
-            .subscribe(self.conn, key, filters.clone(), opening);
+            .subscribe(self.conn, key, filters.clone(), in_all, opening);
         let task = query::stored(
             Arc::clone(&self.relay),
             self.outbox.clone(),
@@ -91,11 +100,10 @@ impl Subscriptions {
         );
         let sub = Sub {
             name: quoted,
-            values,
+            _values: values,
             query: tokio::spawn(task).abort_handle(),
             stage: Stage::Stored { held: Vec::new() },
         };
-        self.values += values;
         self.names.insert(name, key);
         self.subs.insert(key, sub);
         Ok(())
@@ -155,21 +163,13 @@ impl Subscriptions {
         }
     }
 
-    fn refusal(&self, values: usize) -> Option<String> {
-        let limits = &self.relay.limits;
-        if self.subs.len() >= limits.subscriptions {
-            return Some(format!(
-                "blocked: more than {} subscriptions",
-                limits.subscriptions
-            ));
+    /// Or the reason why there is none.
+    fn room_for(&self, filters: &[Filter]) -> Result<Named, String> {
+        let most = self.relay.limits.subscriptions;
+        if self.subs.len() >= most {
+            return Err(format!("blocked: more than {most} subscriptions"));
         }
-        if self.values + values > limits.connection_values {
-            let most = limits.connection_values;
-            return Some(format!(
-                "blocked: more than {most} filter values in all subscriptions"
-            ));
-        }
-        None
+        self.values.take(filters)
     }
 
     fn forget(&mut self, key: SubKey) {
@@ -177,7 +177,6 @@ impl Subscriptions {
             return;
         };
         sub.query.abort();
-        self.values -= sub.values;
         if let Stage::Stored { held } = sub.stage {
             for live in held {
                 self.outbox.live_done(live.bytes());

@@ -28,6 +28,10 @@ struct Silent {
 
 impl Silent {
     fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
         let store = Arc::new(Store::in_memory());
         let metrics = Arc::new(Metrics::new().unwrap());
         let (driver, inbox) = driver::channel();
@@ -38,7 +42,7 @@ impl Silent {
             store,
             ingest,
             live,
-            Limits::default(),
+            limits,
             metrics,
             Clock::start(),
             Service::of_url("http://a.example").unwrap(),
@@ -52,9 +56,14 @@ impl Silent {
     }
 
     async fn connect(&self) -> WebSocketStream<DuplexStream> {
+        self.connect_from(None).await
+    }
+
+    async fn connect_from(&self, ip: Option<&str>) -> WebSocketStream<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let relay = Arc::clone(&self.relay);
-        let peer = Peer { network: None };
+        let network = ip.map(|ip| Network::of(ip.parse().unwrap()));
+        let peer = Peer { network };
         let accept = async move |upgrade: WebSocketUpgrade| {
             upgrade.on_upgrade(move |ws| Connection::new(relay, peer, ws).run())
         };
@@ -82,4 +91,91 @@ async fn an_answer_that_does_not_come_keeps_nobody_from_saying_goodbye() {
     };
     assert_eq!(u16::from(frame.code), close_code::AWAY);
     assert_eq!(began.elapsed().as_secs(), DRAIN.as_secs());
+}
+
+/// COUNTs and queries wait and are never worked on.
+fn nothing_is_worked_on() -> Limits {
+    Limits {
+        queries_at_once: 0,
+        ..Limits::default()
+    }
+}
+
+async fn count(client: &mut WebSocketStream<DuplexStream>, name: usize, values: usize) {
+    let values: Vec<String> = (0..values).map(|n| format!("\"{n}\"")).collect();
+    let values = values.join(",");
+    let text = format!(r##"["COUNT","{name}",{{"#t":[{values}]}}]"##);
+    client.send(Said::text(text)).await.unwrap();
+}
+
+async fn answer(client: &mut WebSocketStream<DuplexStream>) -> String {
+    match client.next().await {
+        Some(Ok(Said::Text(text))) => text.to_string(),
+        other => panic!("no answer but {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixteen_counts_wait_and_no_more() {
+    let silent = Silent::with(nothing_is_worked_on());
+    let mut client = silent.connect().await;
+    for name in 0..=16 {
+        count(&mut client, name, 1).await;
+    }
+    assert_eq!(
+        answer(&mut client).await,
+        r#"["CLOSED","16","rate-limited: more than 16 COUNTs at once"]"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waiting_counts_name_is_counted_with_subscriptions() {
+    let limits = Limits {
+        connection_values: 10,
+        ..nothing_is_worked_on()
+    };
+    let silent = Silent::with(limits);
+    let mut client = silent.connect().await;
+    count(&mut client, 0, 6).await;
+    count(&mut client, 1, 6).await;
+    let refused = answer(&mut client).await;
+    assert!(
+        refused.contains("blocked: more than 10 filter values"),
+        "{refused}"
+    );
+    let text = r##"["REQ","2",{"#t":["1","2","3","4","5"]}]"##;
+    client.send(Said::text(text)).await.unwrap();
+    let refused = answer(&mut client).await;
+    assert!(
+        refused.starts_with(r#"["CLOSED","2","blocked: "#),
+        "{refused}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_filters_of_one_address_do_not_take_the_place_of_another_ones() {
+    let limits = Limits {
+        connection_values: 10,
+        filter_values_total: 100,
+        ..nothing_is_worked_on()
+    };
+    let silent = Silent::with(limits);
+    let mut hostile = Vec::new();
+    for n in 0..3 {
+        let mut client = silent.connect_from(Some("203.0.113.9")).await;
+        count(&mut client, n, 8).await;
+        hostile.push(client);
+    }
+    let mut last = hostile.pop().unwrap();
+    let refused = answer(&mut last).await;
+    let says = "rate-limited: more than 20 filter values from your address";
+    assert!(refused.contains(says), "{refused}");
+    let mut other = silent.connect_from(Some("198.51.100.20")).await;
+    count(&mut other, 0, 8).await;
+    count(&mut other, 1, 8).await;
+    let refused = answer(&mut other).await;
+    assert!(
+        refused.contains("blocked: more than 10"),
+        "the second one: {refused}"
+    );
 }

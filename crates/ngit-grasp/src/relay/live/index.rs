@@ -1,46 +1,58 @@
-//! From the values in filters to the subscriptions that hold them. Each filter is filed under
-//! one of its lists, the most selective; a look-up gathers candidates by the event's own values
-//! and asks each candidate filter.
+//! From values to the filters that name them. Each filter is filed under the values of one of its
+//! lists; a look-up goes through an event's own values and asks each filter that it meets there
+//! once. How many one reader may have under a value is bounded, so that an event costs what it
+//! matches, and little more.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash};
+use rustc_hash::FxHashMap;
 
-use grasp_core::{Event, Filter, Kind};
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use super::bucket::{Bucket, FEW, Holder, MAX_PER_CONNECTION, MAX_PER_NETWORK};
+use super::prepared::{Prepared, Probe};
 
 /// A subscription's place in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubRef(usize);
 
+/// Each list of a filter has a value under which this reader has as many as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "blocked: more than {MAX_PER_CONNECTION} filters of one connection, or {MAX_PER_NETWORK} of one \
+     address, with the same values"
+)]
+pub struct Crowded;
+
 #[derive(Debug)]
 struct Sub<T> {
     owner: T,
-    filters: Vec<Filter>,
+    filters: Vec<u32>,
     /// The last look-up that found this subscription, so that it is found once.
     found_in: u64,
 }
 
-/// One filter of one subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Entry {
-    place: SubRef,
-    filter: usize,
+#[derive(Debug)]
+struct Filed {
+    filter: Prepared,
+    /// Under which of its lists.
+    list: usize,
+    sub: usize,
+    holder: Holder,
 }
 
-/// Sets, so that a subscription leaves as fast as it came.
-type Shelf<K> = HashMap<K, FxHashSet<Entry>, FxBuildHasher>;
+impl Filed {
+    fn keys(&self) -> &[u64] {
+        self.filter.lists().nth(self.list).unwrap_or_default()
+    }
+}
 
 #[derive(Debug)]
 pub struct Index<T> {
     subs: Vec<Option<Sub<T>>>,
-    free: Vec<usize>,
-    /// Ids, authors and tag values by a keyed hash: strangers choose them, and must not choose
-    /// where they collide. A collision costs one more filter to ask.
-    by_value: Shelf<u64>,
-    by_kind: Shelf<Kind>,
-    by_nothing: FxHashSet<Entry>,
-    hasher: RandomState,
+    free_subs: Vec<usize>,
+    filters: Vec<Option<Filed>>,
+    free_filters: Vec<u32>,
+    /// The last look-up that met a filter. Apart from the filters, so that one with many values
+    /// that are all met is passed over quickly.
+    met_in: Vec<u64>,
+    buckets: FxHashMap<u64, Bucket>,
     look_ups: u64,
 }
 
@@ -48,187 +60,168 @@ impl<T> Default for Index<T> {
     fn default() -> Self {
         Self {
             subs: Vec::new(),
-            free: Vec::new(),
-            by_value: Shelf::default(),
-            by_kind: Shelf::default(),
-            by_nothing: FxHashSet::default(),
-            hasher: RandomState::new(),
+            free_subs: Vec::new(),
+            filters: Vec::new(),
+            free_filters: Vec::new(),
+            met_in: Vec::new(),
+            buckets: FxHashMap::default(),
             look_ups: 0,
         }
     }
 }
 
-/// Where a filter is filed.
-enum Filed {
-    Values(Vec<u64>),
-    Kinds(Vec<Kind>),
-    Nothing,
+/// The answer to a look-up.
+#[derive(Debug)]
+pub struct Found<'a, T> {
+    /// Of the subscriptions that want the event, each once.
+    pub owners: Vec<&'a T>,
+    /// Filters that were compared with the event.
+    pub compared: usize,
 }
 
-const IDS: u8 = 0;
-const AUTHORS: u8 = 1;
-
 impl<T> Index<T> {
-    pub fn insert(&mut self, owner: T, filters: Vec<Filter>) -> SubRef {
-        let place = SubRef(self.free.pop().unwrap_or(self.subs.len()));
-        for (n, filter) in filters.iter().enumerate() {
-            let entry = Entry { place, filter: n };
-            match self.filed(filter) {
-                Filed::Values(hashes) => file(&mut self.by_value, hashes, entry),
-                Filed::Kinds(kinds) => file(&mut self.by_kind, kinds, entry),
-                Filed::Nothing => {
-                    self.by_nothing.insert(entry);
+    /// All filters of a subscription, or nothing of it.
+    pub fn insert(
+        &mut self,
+        owner: T,
+        holder: Holder,
+        filters: Vec<Prepared>,
+    ) -> Result<SubRef, Crowded> {
+        let place = self.free_subs.pop().unwrap_or(self.subs.len());
+        let mut filed = Ok(());
+        let mut numbers = Vec::with_capacity(filters.len());
+        for filter in filters {
+            match self.file(filter, place, holder) {
+                Ok(number) => numbers.push(number),
+                Err(crowded) => {
+                    filed = Err(crowded);
+                    break;
                 }
             }
         }
         let sub = Some(Sub {
             owner,
-            filters,
+            filters: numbers,
             found_in: 0,
         });
-        match self.subs.get_mut(place.0) {
+        match self.subs.get_mut(place) {
             Some(slot) => *slot = sub,
             None => self.subs.push(sub),
         }
-        place
+        if let Err(crowded) = filed {
+            self.remove(SubRef(place));
+            return Err(crowded);
+        }
+        Ok(SubRef(place))
     }
 
     pub fn remove(&mut self, place: SubRef) {
         let Some(gone) = self.subs.get_mut(place.0).and_then(Option::take) else {
             return;
         };
-        for (n, filter) in gone.filters.iter().enumerate() {
-            let entry = Entry { place, filter: n };
-            match self.filed(filter) {
-                Filed::Values(hashes) => take_out(&mut self.by_value, &hashes, entry),
-                Filed::Kinds(kinds) => take_out(&mut self.by_kind, &kinds, entry),
-                Filed::Nothing => {
-                    self.by_nothing.remove(&entry);
+        for number in gone.filters {
+            self.take_out(number);
+        }
+        self.free_subs.push(place.0);
+    }
+
+    pub fn matches(&mut self, probe: &Probe<'_>) -> Found<'_, T> {
+        self.look_ups += 1;
+        let mut found = Vec::new();
+        let mut compared = 0;
+        for key in probe.keys() {
+            let met = self.buckets.get(&key).into_iter();
+            for number in met.flat_map(Bucket::filters) {
+                let number = number as usize;
+                match self.met_in.get_mut(number) {
+                    Some(met_in) if *met_in != self.look_ups => *met_in = self.look_ups,
+                    _ => continue,
+                }
+                let Some(Some(filed)) = self.filters.get(number) else {
+                    continue;
+                };
+                let Some(Some(sub)) = self.subs.get_mut(filed.sub) else {
+                    continue;
+                };
+                if sub.found_in == self.look_ups {
+                    continue;
+                }
+                compared += 1;
+                if filed.filter.matches(probe) {
+                    sub.found_in = self.look_ups;
+                    found.push(filed.sub);
                 }
             }
         }
-        self.free.push(place.0);
+        let owner = |place: usize| Some(&self.subs.get(place)?.as_ref()?.owner);
+        let owners = found.into_iter().filter_map(owner).collect();
+        Found { owners, compared }
     }
 
-    /// The owners of the subscriptions that want this event, each once.
-    pub fn matches(&mut self, event: &Event) -> Vec<&T> {
-        self.look_ups += 1;
-        let hashes = [
-            self.hash(IDS, event.id.0),
-            self.hash(AUTHORS, event.pubkey.0),
-        ];
-        let tags = event
-            .indexed_tags()
-            .map(|(letter, value)| self.hash(letter, value));
-        let hashes: Vec<u64> = hashes.into_iter().chain(tags).collect();
-        let by_value = hashes.iter().filter_map(|hash| self.by_value.get(hash));
-        let by_kind = self.by_kind.get(&event.kind);
-
-        let mut found = Vec::new();
-        for entry in by_value.chain(by_kind).chain([&self.by_nothing]).flatten() {
-            let Some(Some(sub)) = self.subs.get_mut(entry.place.0) else {
-                continue;
-            };
-            let filter = sub.filters.get(entry.filter);
-            if sub.found_in != self.look_ups && filter.is_some_and(|filter| filter.matches(event)) {
-                sub.found_in = self.look_ups;
-                found.push(entry.place);
+    fn file(&mut self, filter: Prepared, sub: usize, holder: Holder) -> Result<u32, Crowded> {
+        let list = self.list_for(&filter, holder)?;
+        let next = u32::try_from(self.filters.len()).map_err(|_| Crowded)?;
+        let number = self.free_filters.pop().unwrap_or(next);
+        let filed = Filed {
+            filter,
+            list,
+            sub,
+            holder,
+        };
+        let filters = &self.filters;
+        let holder_of = |other: u32| Some(filters.get(other as usize)?.as_ref()?.holder);
+        for key in filed.keys() {
+            let bucket = self.buckets.entry(*key).or_default();
+            bucket.insert(number, holder, holder_of);
+        }
+        match self.filters.get_mut(number as usize) {
+            Some(slot) => *slot = Some(filed),
+            None => {
+                self.filters.push(Some(filed));
+                self.met_in.push(0);
             }
         }
-        let owner = |place: SubRef| Some(&self.subs.get(place.0)?.as_ref()?.owner);
-        found.into_iter().filter_map(owner).collect()
+        Ok(number)
     }
 
-    fn filed(&self, filter: &Filter) -> Filed {
-        if filter.is_void() {
-            return Filed::Values(Vec::new());
-        }
-        if let Some(ids) = &filter.ids {
-            return Filed::Values(ids.iter().map(|id| self.hash(IDS, id.0)).collect());
-        }
-        let shortest = filter.tags.iter().min_by_key(|(_, values)| values.len());
-        if let Some((letter, values)) = shortest {
-            let hash = |value: &String| self.hash(*letter, value.as_str());
-            return Filed::Values(values.iter().map(hash).collect());
-        }
-        match (&filter.authors, &filter.kinds) {
-            (Some(authors), _) => Filed::Values(
-                authors
-                    .iter()
-                    .map(|key| self.hash(AUTHORS, key.0))
-                    .collect(),
-            ),
-            (None, Some(kinds)) => Filed::Kinds(kinds.clone()),
-            (None, None) => Filed::Nothing,
-        }
-    }
-
-    /// Tag letters are their own shelf numbers; ids and authors use numbers that are no letters.
-    fn hash(&self, shelf: u8, value: impl Hash) -> u64 {
-        self.hasher.hash_one((shelf, value))
-    }
-}
-
-fn file<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: Vec<K>, entry: Entry) {
-    for key in keys {
-        shelf.entry(key).or_default().insert(entry);
-    }
-}
-
-fn take_out<K: Hash + Eq>(shelf: &mut Shelf<K>, keys: &[K], entry: Entry) {
-    for key in keys {
-        if let Some(entries) = shelf.get_mut(key) {
-            entries.remove(&entry);
-            if entries.is_empty() {
-                shelf.remove(key);
+    /// The first list under whose values this reader has only few filters, or else the one under
+    /// which it has fewest: whoever repeats one value has it ignored while another is left that
+    /// tells the filters apart.
+    fn list_for(&self, filter: &Prepared, holder: Holder) -> Result<usize, Crowded> {
+        let mut least = None;
+        for (list, keys) in filter.lists().enumerate() {
+            let buckets = keys.iter().filter_map(|key| self.buckets.get(key));
+            let load = buckets.map(|bucket| bucket.load(holder)).max().unwrap_or(0);
+            if (load as usize) < FEW {
+                return Ok(list);
+            }
+            if least.is_none_or(|(best, _)| load < best) {
+                least = Some((load, list));
             }
         }
+        match least {
+            None => Ok(0),
+            Some((load, list)) if load < MAX_PER_CONNECTION => Ok(list),
+            Some(_) => Err(Crowded),
+        }
+    }
+
+    fn take_out(&mut self, number: u32) {
+        let slot = self.filters.get_mut(number as usize);
+        let Some(gone) = slot.and_then(Option::take) else {
+            return;
+        };
+        for key in gone.keys() {
+            if let Some(bucket) = self.buckets.get_mut(key) {
+                bucket.remove(number, gone.holder);
+                if bucket.is_empty() {
+                    self.buckets.remove(key);
+                }
+            }
+        }
+        self.free_filters.push(number);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filters(json: &[&str]) -> Vec<Filter> {
-        json.iter()
-            .map(|json| Filter::parse(json).unwrap())
-            .collect()
-    }
-
-    fn event(kind: u16, tags: &[&[&str]]) -> Event {
-        let author = testkit::Author::new(1);
-        author.event(kind, 100, tags, "")
-    }
-
-    #[test]
-    fn a_subscription_is_found_once_whatever_matches() {
-        let mut index = Index::default();
-        index.insert(
-            "a",
-            filters(&[r#"{"kinds":[1]}"#, "{}", r##"{"#t":["x","y"]}"##]),
-        );
-        index.insert("b", filters(&[r##"{"#t":["z"]}"##]));
-        let event = event(1, &[&["t", "x"], &["t", "y"]]);
-        assert_eq!(index.matches(&event), [&"a"]);
-        assert_eq!(index.matches(&event), [&"a"]);
-    }
-
-    #[test]
-    fn nothing_is_left_of_a_removed_subscription() {
-        let mut index = Index::default();
-        let sub = index.insert(
-            "a",
-            filters(&[r#"{"kinds":[1]}"#, "{}", r##"{"#t":["x"]}"##]),
-        );
-        index.remove(sub);
-        index.remove(sub);
-        assert!(index.matches(&event(1, &[&["t", "x"]])).is_empty());
-        assert!(
-            index.by_value.is_empty() && index.by_kind.is_empty() && index.by_nothing.is_empty()
-        );
-        index.insert("b", filters(&["{}"]));
-        assert_eq!(index.matches(&event(1, &[])), [&"b"]);
-        assert_eq!(index.subs.len(), 1, "places are used again");
-    }
-}
+mod tests;

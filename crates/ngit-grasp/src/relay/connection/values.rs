@@ -1,0 +1,74 @@
+//! The values that the filters of one connection name, in subscriptions and in COUNTs that wait:
+//! what they cost to keep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use grasp_core::shares::Exceeded;
+use grasp_core::{Filter, Limits};
+
+use crate::quota::{Account, Permit};
+
+pub(super) struct Values {
+    held: Arc<AtomicUsize>,
+    limits: Limits,
+    account: Account,
+}
+
+/// Values that are named until this is dropped.
+#[derive(Debug)]
+pub(super) struct Named {
+    values: usize,
+    held: Arc<AtomicUsize>,
+    /// Outlives this in the index, which forgets the values later.
+    in_all: Option<Permit>,
+}
+
+impl Named {
+    /// The part of the permit that is given back when whoever takes it has forgotten the values.
+    pub(super) fn in_all(&mut self) -> Permit {
+        self.in_all.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.values, Ordering::Relaxed);
+    }
+}
+
+impl Values {
+    pub(super) fn new(limits: &Limits, account: Account) -> Self {
+        Self {
+            held: Arc::default(),
+            limits: limits.clone(),
+            account,
+        }
+    }
+
+    /// Or the reason why they are too many.
+    pub(super) fn take(&self, filters: &[Filter]) -> Result<Named, String> {
+        let values = filters.iter().map(|filter| filter.value_count().max(1));
+        let values: usize = values.sum();
+        let most = self.limits.connection_values;
+        if self.held.load(Ordering::Relaxed) + values > most {
+            return Err(format!(
+                "blocked: more than {most} filter values in all subscriptions"
+            ));
+        }
+        let in_all = self.account.take(values).map_err(|exceeded| {
+            let shares = self.limits.filter_value_shares();
+            let (most, whose) = match exceeded {
+                Exceeded::Network => (shares.per_network, "from your address"),
+                Exceeded::InAll => (shares.in_all, "on this relay"),
+            };
+            format!("rate-limited: more than {most} filter values {whose}, try again later")
+        })?;
+        self.held.fetch_add(values, Ordering::Relaxed);
+        Ok(Named {
+            values,
+            held: Arc::clone(&self.held),
+            in_all: Some(in_all),
+        })
+    }
+}
