@@ -3,8 +3,6 @@
 
 mod removal;
 
-use std::ops::Bound;
-
 use grasp_core::event::{Address, Event, Kind};
 use grasp_core::nip34::Rank;
 use grasp_core::relay_url::RelayUrl;
