@@ -75,6 +75,8 @@ pub enum Refusal {
     TooManyHeld,
     #[error("rate-limited: too many events wait for their git data, try again later")]
     PurgatoryFull,
+    #[error("rate-limited: its repositories take no more pull requests of this author")]
+    TooManyTips,
     #[error("replaced: a newer version is stored")]
     Replaced,
     #[error("blocked: its author has deleted this event")]
@@ -95,7 +97,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 17] = [
+    pub const LABELS: [&'static str; 18] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -109,6 +111,7 @@ impl Refusal {
         "orphan",
         "blocked",
         "purgatory_full",
+        "too_many_tips",
         "replaced",
         "deleted",
         "vanished",
@@ -131,6 +134,7 @@ impl Refusal {
             Refusal::Orphan => "orphan",
             Refusal::RepositoryBlocked | Refusal::AuthorBlocked => "blocked",
             Refusal::TooManyHeld | Refusal::PurgatoryFull => "purgatory_full",
+            Refusal::TooManyTips => "too_many_tips",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

@@ -117,6 +117,9 @@ impl Core {
         if self.is_outnumbered(&event) {
             return self.refuse(ticket, Refusal::TooManyHeld);
         }
+        if self.has_too_many_tips(&event, &needs) {
+            return self.refuse(ticket, Refusal::TooManyTips);
+        }
         let waits = |held: &Held| !held.remembered;
         let (limits, guest) = (&self.policy.limits, self.guest(&event, &needs));
         if let Err(refusal) = self.purgatory.room_for(&event, guest, limits)

@@ -318,8 +318,11 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         | Refusal::TooManyHeld
         | Refusal::PurgatoryFull
         | Refusal::StoreFailed => Outcome::NotNow,
-        // The operator may think otherwise one day.
-        Refusal::RepositoryBlocked | Refusal::AuthorBlocked | Refusal::TooOld(_) => {
+        // The operator may think otherwise one day, and other pull requests may go.
+        Refusal::RepositoryBlocked
+        | Refusal::AuthorBlocked
+        | Refusal::TooManyTips
+        | Refusal::TooOld(_) => {
             Outcome::Dismissed(Fate::Rests(now.saturating_add(REST), marks(event)))
         }
         _ => Outcome::Dismissed(Fate::ForGood),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 pub use self::held::{Durability, Held};
-pub use self::tips::EarlyTips;
+pub use self::tips::{Early, EarlyTips, Room};
 use crate::admit::{Cause, Needs, Refusal};
 use crate::clock::Timestamp;
 use crate::event::{Address, Event};

@@ -13,8 +13,8 @@ use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::sync::io::ToRelay;
 use grasp_core::{
     Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, FetchNo, GitTask,
-    Input, Limits, Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore,
-    StoreOutcome, SubNo, Ticket, Timestamp,
+    Input, Limits, Mono, Network, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId,
+    Restore, StoreOutcome, SubNo, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
@@ -138,7 +138,17 @@ impl Scene {
 
     /// A push from beginning to end; every object that it names comes with it.
     pub fn push(&mut self, repo: &RepoId, refs: &[(&str, Option<ObjectId>)]) -> Pushed {
-        match self.begin_push(repo, refs) {
+        self.push_from(None, repo, refs)
+    }
+
+    /// The same by somebody at that address.
+    pub fn push_from(
+        &mut self,
+        network: Option<Network>,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Pushed {
+        match self.begin_push_from(network, repo, refs) {
             Ok(push) => self.end_push(push, repo, refs),
             Err(refusal) => Err(refusal),
         }
@@ -147,6 +157,15 @@ impl Scene {
     /// As far as the decision: the objects are on their way.
     pub fn begin_push(
         &mut self,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Result<PushId, PushRefusal> {
+        self.begin_push_from(None, repo, refs)
+    }
+
+    pub fn begin_push_from(
+        &mut self,
+        network: Option<Network>,
         repo: &RepoId,
         refs: &[(&str, Option<ObjectId>)],
     ) -> Result<PushId, PushRefusal> {
@@ -160,7 +179,7 @@ impl Scene {
             repo: repo.clone(),
             commands: refs.iter().map(command).collect(),
             present: self.git.refs(repo),
-            network: None,
+            network,
         });
         match self.decisions.remove(&push).expect("every push is decided") {
             Decision::Refuse(refusal) => Err(refusal),

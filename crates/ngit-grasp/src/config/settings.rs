@@ -121,6 +121,13 @@ settings! {
         /// its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
+        /// Maximum pull requests and updates of them in one repository; further ones are refused. A
+        /// quarter is for its maintainers.
+        NGIT_MAX_TIPS_PER_REPOSITORY => max_tips_per_repository: usize = "20000" in 4..=1_000_000;
+
+        /// The same of one author who does not maintain the repository.
+        NGIT_MAX_TIPS_PER_AUTHOR => max_tips_per_author: usize = "500" in 1..=1_000_000;
+
         /// What stays free on the disk of the git data: with less, pushes are refused, and nothing
         /// is fetched from other servers.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
