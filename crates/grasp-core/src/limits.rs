@@ -95,6 +95,11 @@ pub struct Limits {
     pub held_for: Duration,
     /// How long the tip of a pull request waits for its event.
     pub tip_for: Duration,
+    /// Tips of pull requests in one repository: each is 121 bytes of the list of refs that a fetch
+    /// begins with, so 2.4 MB, and 117 bytes on disk. A quarter is for its maintainers.
+    pub tips_per_repository: usize,
+    /// Of one author who does not maintain it: a thirtieth of what strangers have.
+    pub tips_per_author: usize,
     /// How often a repository is looked through for objects that nobody needs; zero is never.
     pub prune_every: Duration,
 
@@ -445,6 +450,8 @@ impl Default for Limits {
             remembered_announcements: 5_000,
             held_for: Duration::from_secs(30 * 60),
             tip_for: Duration::from_secs(20 * 60),
+            tips_per_repository: 20_000,
+            tips_per_author: 500,
             prune_every: Duration::from_secs(24 * 60 * 60),
             header_timeout: Duration::from_secs(10),
             http_idle: Duration::from_secs(75),

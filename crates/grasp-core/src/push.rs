@@ -101,6 +101,8 @@ pub enum PushRefusal {
     NostrDelete,
     #[error("too many tips wait for their event, try again later")]
     TooManyTips,
+    #[error("this repository takes no more pull requests of the author of {0}")]
+    TipsFull(EventId),
     #[error("the objects could not be taken: {0}")]
     Objects(String),
     #[error("the refs could not be written, try again later")]
@@ -132,9 +134,10 @@ impl PushRefusal {
             PushRefusal::Differs { .. } => "differs",
             PushRefusal::Partial { .. } => "partial",
             PushRefusal::Superseded(_) => "superseded",
-            PushRefusal::WrongTip { .. } | PushRefusal::NostrDelete | PushRefusal::TooManyTips => {
-                "nostr_ref"
-            }
+            PushRefusal::WrongTip { .. }
+            | PushRefusal::NostrDelete
+            | PushRefusal::TooManyTips
+            | PushRefusal::TipsFull(_) => "nostr_ref",
             PushRefusal::Objects(_) => "objects",
             PushRefusal::Failed => "failed",
         }

@@ -85,6 +85,8 @@ pub enum Refusal {
     SyncQuota,
     #[error("error: the disk is nearly full, only maintainers of hosted repositories may publish")]
     DiskFull,
+    #[error("rate-limited: its repositories take no more pull requests of this author")]
+    TooManyTips,
     #[error("replaced: a newer version is stored")]
     Replaced,
     #[error("blocked: its author has deleted this event")]
@@ -105,7 +107,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 21] = [
+    pub const LABELS: [&'static str; 22] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -123,6 +125,7 @@ impl Refusal {
         "evicted",
         "sync_quota",
         "disk_full",
+        "too_many_tips",
         "replaced",
         "deleted",
         "vanished",
@@ -151,6 +154,7 @@ impl Refusal {
             Refusal::Evicted => "evicted",
             Refusal::SyncQuota => "sync_quota",
             Refusal::DiskFull => "disk_full",
+            Refusal::TooManyTips => "too_many_tips",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

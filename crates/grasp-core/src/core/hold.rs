@@ -123,6 +123,9 @@ impl Core {
         if self.is_outnumbered(&event) {
             return self.refuse(ticket, Refusal::TooManyHeld);
         }
+        if self.has_too_many_tips(&event, &needs) {
+            return self.refuse(ticket, Refusal::TooManyTips);
+        }
         let waits = |held: &Held| !held.remembered;
         if !self.purgatory.get(&event.id).is_some_and(waits)
             && let Err(refusal) = self.find_room(&event, &needs, holder, facts)

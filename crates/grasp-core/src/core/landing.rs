@@ -117,7 +117,7 @@ impl Core {
                 let errand = Errand::Land(*id, n);
                 match task {
                     Some(task) => self.ask_git(&place.repo, task, errand),
-                    None => self.set_tips(&place.repo, &[(*id, landing.tip)], errand),
+                    None => self.set_tips(&place.repo, &[(*id, landing.tip)], errand, facts),
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Core {
             Step::Sharing => {
                 self.note_landed(id, &landing);
                 self.settle_shared(&landing, facts);
-                let tasks = landing.settings();
+                let tasks = self.settings(id, &landing, facts);
                 landing.step = Step::Setting;
                 self.do_landing(id, landing, tasks, facts);
             }
@@ -323,6 +323,22 @@ impl Core {
             .collect()
     }
 
+    /// Where the tip is to be set, which is no task like the others: it is remembered. Not where
+    /// there are too many.
+    fn settings(
+        &self,
+        id: &EventId,
+        landing: &Landing,
+        facts: &dyn Facts,
+    ) -> Vec<(usize, Option<GitTask>)> {
+        let author = self.author_of(id, facts);
+        let takes =
+            |place: &Place| place.present && self.has_tip_room(&place.repo, id, author.as_ref(), 0);
+        let places = landing.repos.iter().enumerate();
+        let places = places.filter(|(_, place)| takes(place));
+        places.map(|(n, _)| (n, None)).collect()
+    }
+
     fn repos_of_held(&self, id: &EventId) -> Vec<RepoId> {
         match self.purgatory.get(id).map(|held| &held.needs) {
             Some(Needs::Tip { repos, .. }) => repos.clone(),
@@ -357,14 +373,5 @@ impl Landing {
     /// Its last commit is under way and stores the event.
     pub fn is_committing(&self) -> bool {
         self.step == Step::Committing
-    }
-
-    /// Where the tip is to be set, which is no task like the others: it is remembered.
-    fn settings(&self) -> Vec<(usize, Option<GitTask>)> {
-        let present = self.repos.iter().enumerate();
-        present
-            .filter(|(_, place)| place.present)
-            .map(|(n, _)| (n, None))
-            .collect()
     }
 }

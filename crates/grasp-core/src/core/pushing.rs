@@ -1,12 +1,15 @@
 //! A push from its commands to its report. It moves no ref: its objects complete a state, and the
 //! release of that state moves them.
 
+use std::collections::BTreeMap;
+
 use super::{Core, Effect, Errand};
 use crate::facts::Facts;
 use crate::git::{ObjectId, Refs};
 use crate::id::EventId;
 use crate::network::Network;
 use crate::nip34::{Identifier, Rank, RepoId, State};
+use crate::purgatory::{Early, Room};
 use crate::push::{self, Command, Decision, Plan, PushRefusal};
 use crate::ticket::PushId;
 
@@ -42,7 +45,10 @@ impl Core {
             self.notice_lost_refs(&repo, present, facts);
             let states = self.expected_states(&repo, facts);
             let states: Vec<&State> = states.iter().collect();
-            push::judge(commands, present, &states, |id| self.tip_of(id, facts))
+            match push::judge(commands, present, &states, |id| self.tip_of(id, facts)) {
+                Decision::Take(plan) => self.judge_room(&repo, plan, network, facts),
+                decision => decision,
+            }
         } else {
             Decision::Refuse(PushRefusal::NotHosted)
         };
@@ -74,7 +80,7 @@ impl Core {
         let Some(started) = self.pushes.get_mut(&push) else {
             return;
         };
-        let repo = started.repo.clone();
+        let (repo, network) = (started.repo.clone(), started.network);
         if let Err(why) = taken {
             return self.report(push, Err(PushRefusal::Objects(why)));
         }
@@ -84,10 +90,31 @@ impl Core {
             return self.objects_came(&repo, facts);
         }
         started.stage = Stage::SettingTips;
-        if let Err(refusal) = self.expect_events(&repo, &tips, facts) {
+        if let Err(refusal) = self.expect_events(&repo, &tips, network, facts) {
             return self.report(push, Err(refusal));
         }
-        self.set_tips(&repo, &tips, Errand::PushedTips(push));
+        self.set_tips(&repo, &tips, Errand::PushedTips(push), facts);
+    }
+
+    /// Room is asked for before the pack is read.
+    fn judge_room(
+        &self,
+        repo: &RepoId,
+        plan: Plan,
+        network: Option<Network>,
+        facts: &dyn Facts,
+    ) -> Decision {
+        for (more, (id, _)) in plan.tips.iter().enumerate() {
+            let author = self.author_of(id, facts);
+            if !self.has_tip_room(repo, id, author.as_ref(), more) {
+                return Decision::Refuse(PushRefusal::TipsFull(*id));
+            }
+        }
+        let early = self.new_early_tips(repo, &plan.tips, facts);
+        if self.early_tips.room(repo, network, early) == Room::None {
+            return Decision::Refuse(PushRefusal::TooManyTips);
+        }
+        Decision::Take(plan)
     }
 
     /// Tips whose event is not here wait for it. One may have come while the objects did.
@@ -95,6 +122,7 @@ impl Core {
         &mut self,
         repo: &RepoId,
         tips: &[(EventId, ObjectId)],
+        network: Option<Network>,
         facts: &dyn Facts,
     ) -> Result<(), PushRefusal> {
         for (id, tip) in tips {
@@ -104,22 +132,63 @@ impl Core {
             // This repository may not have been here when the event came.
             self.reconsider(id, facts);
         }
+        self.make_tip_room(repo, tips, network, facts)?;
+        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         let early = tips
             .iter()
             .filter(|(id, _)| !self.is_place(repo, id, facts));
         let early: Vec<_> = early.copied().collect();
-        let new = early.iter();
-        let new = new.filter(|(id, _)| !self.early_tips.contains(repo, id));
-        if !self.early_tips.has_room(repo, new.count()) {
-            return Err(PushRefusal::TooManyTips);
-        }
-        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in early {
-            self.early_tips.insert(repo.clone(), id, tip, until);
+            let early = Early {
+                repo: repo.clone(),
+                tip,
+                until,
+                network,
+            };
+            self.early_tips.insert(id, early);
             // It may have waited for this in vain.
             self.sync.look_for(id);
         }
         Ok(())
+    }
+
+    /// How many of these tips wait for their event and did not before.
+    fn new_early_tips(
+        &self,
+        repo: &RepoId,
+        tips: &[(EventId, ObjectId)],
+        facts: &dyn Facts,
+    ) -> usize {
+        let tips = tips.iter().map(|(id, _)| id);
+        let new = tips.filter(|id| !self.early_tips.contains(repo, id));
+        new.filter(|id| !self.is_place(repo, id, facts)).count()
+    }
+
+    /// The oldest tips of whoever holds most make way for these, and their refs go. A tip of this
+    /// push may be among them: then there is no room after all.
+    fn make_tip_room(
+        &mut self,
+        repo: &RepoId,
+        tips: &[(EventId, ObjectId)],
+        network: Option<Network>,
+        facts: &dyn Facts,
+    ) -> Result<(), PushRefusal> {
+        let mut gone: BTreeMap<RepoId, Vec<EventId>> = BTreeMap::new();
+        let new = self.new_early_tips(repo, tips, facts);
+        let room = loop {
+            match self.early_tips.room(repo, network, new) {
+                Room::Enough => break Ok(()),
+                Room::After(at, id) if tips.iter().all(|(tip, _)| *tip != id) => {
+                    self.early_tips.remove(&at, &id);
+                    gone.entry(at).or_default().push(id);
+                }
+                Room::After(..) | Room::None => break Err(PushRefusal::TooManyTips),
+            }
+        };
+        for (at, ids) in gone {
+            self.remove_tips(&at, ids);
+        }
+        room
     }
 
     /// Refs that are not what the applied state says, because a disk lost them, may be pushed

@@ -14,7 +14,7 @@ use crate::facts::{Facts, StoreOutcome};
 use crate::git::{ObjectId, Refs};
 use crate::id::EventId;
 use crate::nip34::{Announcement, Rank, RepoId, State};
-use crate::purgatory::Durability;
+use crate::purgatory::{Durability, Early};
 use crate::push::Tip;
 use crate::registry::Standing;
 
@@ -243,7 +243,8 @@ impl Core {
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
         let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
-            self.tips.insert(id, repo);
+            let author = self.author_of(&id, facts);
+            self.tips.insert(id, repo, author);
             // It is being set to what it should be, perhaps.
             let landing = self.landing.get(&id);
             if landing.is_some_and(|landing| landing.touches(repo)) {
@@ -258,7 +259,13 @@ impl Core {
                 Tip::At(_) if self.is_place(repo, &id, facts) => {}
                 Tip::At(_) | Tip::Unknown => {
                     if !self.early_tips.contains(repo, &id) {
-                        self.early_tips.insert(repo.clone(), id, tip, until);
+                        let early = Early {
+                            repo: repo.clone(),
+                            tip,
+                            until,
+                            network: None,
+                        };
+                        self.early_tips.insert(id, early);
                     }
                 }
             }

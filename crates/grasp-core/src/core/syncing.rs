@@ -376,8 +376,11 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         Refusal::SyncQuota => {
             Outcome::Dismissed(Fate::Rests(now.saturating_add(REST_OF_QUOTA), Vec::new()))
         }
-        // The operator may think otherwise one day.
-        Refusal::RepositoryBlocked | Refusal::AuthorBlocked | Refusal::TooOld(_) => {
+        // The operator may think otherwise one day, and other pull requests may go.
+        Refusal::RepositoryBlocked
+        | Refusal::AuthorBlocked
+        | Refusal::TooManyTips
+        | Refusal::TooOld(_) => {
             Outcome::Dismissed(Fate::Rests(now.saturating_add(REST), marks(event)))
         }
         _ => Outcome::Dismissed(Fate::ForGood),

@@ -7,26 +7,67 @@ use rustc_hash::FxHashMap;
 
 use super::retry::Again;
 use super::{Core, Errand, GitTask};
-use crate::admit::{self, Known as _, Presence};
+use crate::admit::{self, Known as _, Needs, Presence};
 use crate::event::Event;
 use crate::facts::Facts;
 use crate::git::ObjectId;
-use crate::id::EventId;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::{PullRequest, RepoId};
 use crate::push::Tip;
 
-/// Where each tip was put, so that it can go with its event, or with its repository: about 300
+/// Where each tip was put, so that it can go with its event, or with its repository: about 350
 /// bytes each.
 #[derive(Debug, Default)]
 pub struct Tips {
     at: FxHashMap<EventId, BTreeSet<RepoId>>,
-    in_repo: FxHashMap<RepoId, BTreeSet<EventId>>,
+    in_repo: FxHashMap<RepoId, InRepo>,
+}
+
+#[derive(Debug, Default)]
+struct InRepo {
+    /// With the author of each, if the event was here.
+    tips: BTreeMap<EventId, Option<Pubkey>>,
+    authors: BTreeMap<Pubkey, usize>,
+}
+
+impl InRepo {
+    fn remove(&mut self, id: &EventId) {
+        if let Some(Some(author)) = self.tips.remove(id)
+            && let Some(count) = self.authors.get_mut(&author)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.authors.remove(&author);
+            }
+        }
+    }
 }
 
 impl Tips {
-    pub fn insert(&mut self, id: EventId, repo: &RepoId) {
+    pub fn insert(&mut self, id: EventId, repo: &RepoId, author: Option<Pubkey>) {
         self.at.entry(id).or_default().insert(repo.clone());
-        self.in_repo.entry(repo.clone()).or_default().insert(id);
+        let in_repo = self.in_repo.entry(repo.clone()).or_default();
+        let known = in_repo.tips.entry(id).or_default();
+        if let (None, Some(author)) = (*known, author) {
+            *known = Some(author);
+            *in_repo.authors.entry(author).or_default() += 1;
+        }
+    }
+
+    /// Whether it is there and counted for its author.
+    fn is_counted(&self, id: &EventId, repo: &RepoId) -> bool {
+        let in_repo = self.in_repo.get(repo);
+        in_repo.is_some_and(|found| matches!(found.tips.get(id), Some(Some(_))))
+    }
+
+    /// How many others are in a repository, and how many of one author.
+    fn count(&self, id: &EventId, repo: &RepoId, author: Option<&Pubkey>) -> (usize, usize) {
+        let Some(in_repo) = self.in_repo.get(repo) else {
+            return (0, 0);
+        };
+        let others = in_repo.tips.len() - usize::from(in_repo.tips.contains_key(id));
+        let of_author = author.and_then(|author| in_repo.authors.get(author));
+        (others, of_author.copied().unwrap_or(0))
     }
 
     pub fn at(&self, id: &EventId) -> impl Iterator<Item = &RepoId> {
@@ -39,12 +80,18 @@ impl Tips {
 
     fn remove(&mut self, id: &EventId, repo: &RepoId) {
         remove_from(&mut self.at, id, repo);
-        remove_from(&mut self.in_repo, repo, id);
+        if let Some(in_repo) = self.in_repo.get_mut(repo) {
+            in_repo.remove(id);
+            if in_repo.tips.is_empty() {
+                self.in_repo.remove(repo);
+            }
+        }
     }
 
     fn forget(&mut self, repo: &RepoId) {
-        for id in self.in_repo.remove(repo).unwrap_or_default() {
-            remove_from(&mut self.at, &id, repo);
+        let gone = self.in_repo.remove(repo).unwrap_or_default();
+        for id in gone.tips.keys() {
+            remove_from(&mut self.at, id, repo);
         }
     }
 
@@ -94,15 +141,65 @@ impl Core {
             if said != Some(early.tip) {
                 self.remove_tip(&early.repo, event.id);
             } else if !self.is_place(&early.repo, &event.id, facts) {
-                let (repo, tip) = (early.repo, early.tip);
-                self.early_tips.insert(repo, event.id, tip, early.until);
+                self.early_tips.insert(event.id, early);
+            } else {
+                self.tips.insert(event.id, &early.repo, Some(event.pubkey));
             }
         }
     }
 
-    pub(super) fn set_tips(&mut self, repo: &RepoId, tips: &[(EventId, ObjectId)], errand: Errand) {
+    /// Who wrote an event that is here.
+    pub(super) fn author_of(&self, id: &EventId, facts: &dyn Facts) -> Option<Pubkey> {
+        match self.purgatory.get(id) {
+            Some(held) => Some(held.event.pubkey),
+            None => facts.event(id).map(|event| event.pubkey),
+        }
+    }
+
+    /// Whether a repository takes one more tip, beside `more` that come with it. Everybody pays for
+    /// them with every list of refs, so that no stranger has them all, and strangers together leave
+    /// some to the maintainers.
+    pub(super) fn has_tip_room(
+        &self,
+        repo: &RepoId,
+        id: &EventId,
+        author: Option<&Pubkey>,
+        more: usize,
+    ) -> bool {
+        if self.tips.is_counted(id, repo) {
+            return true;
+        }
+        let limits = &self.policy.limits;
+        let (others, of_author) = self.tips.count(id, repo, author);
+        let in_all = limits.tips_per_repository;
+        match author {
+            Some(author) if self.registry.is_maintainer(repo, author) => others + more < in_all,
+            _ => {
+                let of_strangers = in_all - in_all / 4;
+                others + more < of_strangers && of_author + more < limits.tips_per_author
+            }
+        }
+    }
+
+    /// Whether a pull request could land nowhere, because all its repositories have enough of them.
+    pub(super) fn has_too_many_tips(&self, event: &Event, needs: &Needs) -> bool {
+        let Needs::Tip { repos, .. } = needs else {
+            return false;
+        };
+        let takes = |repo: &RepoId| self.has_tip_room(repo, &event.id, Some(&event.pubkey), 0);
+        !repos.is_empty() && !repos.iter().any(takes)
+    }
+
+    pub(super) fn set_tips(
+        &mut self,
+        repo: &RepoId,
+        tips: &[(EventId, ObjectId)],
+        errand: Errand,
+        facts: &dyn Facts,
+    ) {
         for (id, _) in tips {
-            self.tips.insert(*id, repo);
+            let author = self.author_of(id, facts);
+            self.tips.insert(*id, repo, author);
         }
         let tips = tips.iter().map(|(id, tip)| (*id, Some(*tip))).collect();
         self.ask_git(repo, GitTask::SetTips(tips), errand);
@@ -112,15 +209,17 @@ impl Core {
     pub(super) fn set_tips_again(&mut self, repo: &RepoId, ids: Vec<EventId>, facts: &dyn Facts) {
         let mut tips = Vec::new();
         for id in ids {
+            let author = self.author_of(&id, facts);
             if let Tip::At(tip) = self.tip_of(&id, facts)
                 && self.is_place(repo, &id, facts)
+                && self.has_tip_room(repo, &id, author.as_ref(), tips.len())
             {
                 tips.push((id, tip));
             }
         }
         if !tips.is_empty() {
             let ids = tips.iter().map(|(id, _)| *id).collect();
-            self.set_tips(repo, &tips, Errand::SetTips(repo.clone(), ids));
+            self.set_tips(repo, &tips, Errand::SetTips(repo.clone(), ids), facts);
         }
     }
 
@@ -193,9 +292,9 @@ mod tests {
         let repo = |owner: u8| RepoId::new(Pubkey([owner; 32]), Identifier::parse("r").unwrap());
         let mut tips = Tips::default();
         for n in 0..4 {
-            tips.insert(EventId([n; 32]), &repo(1));
+            tips.insert(EventId([n; 32]), &repo(1), Some(Pubkey([n; 32])));
         }
-        tips.insert(EventId([3; 32]), &repo(2));
+        tips.insert(EventId([3; 32]), &repo(2), None);
         tips.remove(&EventId([0; 32]), &repo(1));
         tips.forget(&repo(1));
         assert_eq!(tips.events(), [EventId([3; 32])]);

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 pub use self::held::{Durability, Held};
 pub use self::holders::Holder;
 use self::holders::Holders;
-pub use self::tips::EarlyTips;
+pub use self::tips::{Early, EarlyTips, Room};
 use crate::admit::{Cause, Needs, Refusal};
 use crate::clock::Timestamp;
 use crate::event::{Address, Event};

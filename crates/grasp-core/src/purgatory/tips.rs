@@ -1,24 +1,89 @@
 //! Tips of pull requests that were pushed before their event came.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
 use crate::clock::Timestamp;
 use crate::git::ObjectId;
 use crate::id::EventId;
+use crate::network::Network;
 use crate::nip34::RepoId;
+use crate::shares::{Exceeded, NetworkShares, ShareLimits, Shares};
 
-/// About 300 bytes each: 6 MB.
+/// About 500 bytes each: 10 MB.
 const MAX_TIPS: usize = 20_000;
 /// Of one repository: all of them are in every answer to `ls-remote`.
 const MAX_PER_REPO: usize = 256;
+/// What one network may hold: a sixteenth of all, and a quarter of a repository, which is what one
+/// push may bring.
+const LIMITS: ShareLimits = ShareLimits {
+    in_all: MAX_TIPS as u64,
+    per_network: MAX_TIPS as u64 / 16,
+};
+const REPO_LIMITS: ShareLimits = ShareLimits {
+    in_all: MAX_PER_REPO as u64,
+    per_network: MAX_PER_REPO as u64 / 4,
+};
 
 #[derive(Debug, Default)]
 pub struct EarlyTips {
     tips: FxHashMap<EventId, Vec<Early>>,
     deadlines: BTreeSet<(Timestamp, EventId, RepoId)>,
-    in_repo: FxHashMap<RepoId, BTreeSet<EventId>>,
+    in_repo: FxHashMap<RepoId, InRepo>,
+    shares: NetworkShares,
+    holders: Holders,
+}
+
+/// Everybody with whom they are counted: a network with all around it that one customer may hold,
+/// or this machine and whoever came before the start.
+type Holder = Option<Network>;
+
+fn holder(network: Option<Network>) -> Holder {
+    network.and_then(|network| network.levels().last().map(|(widest, _)| widest))
+}
+
+#[derive(Debug, Default)]
+struct InRepo {
+    shares: NetworkShares,
+    holders: Holders,
+}
+
+/// What each holder has, the oldest first.
+#[derive(Debug, Default)]
+struct Holders {
+    amounts: Shares<Holder>,
+    tips: BTreeMap<Holder, BTreeSet<(Timestamp, EventId, RepoId)>>,
+}
+
+impl Holders {
+    fn insert(&mut self, early: &Early, event: EventId) {
+        let holder = holder(early.network);
+        self.amounts.add(holder, 1);
+        let tips = self.tips.entry(holder).or_default();
+        tips.insert((early.until, event, early.repo.clone()));
+    }
+
+    fn remove(&mut self, early: &Early, event: EventId) {
+        let holder = holder(early.network);
+        self.amounts.remove(holder, 1);
+        if let Some(tips) = self.tips.get_mut(&holder) {
+            tips.remove(&(early.until, event, early.repo.clone()));
+            if tips.is_empty() {
+                self.tips.remove(&holder);
+            }
+        }
+    }
+
+    /// The oldest tip of whoever holds most, if that is more than the newcomer does.
+    fn first_to_go(&self, newcomer: Option<Network>) -> Option<(RepoId, EventId)> {
+        let (largest, most) = self.amounts.largest()?;
+        if most <= self.amounts.held_by(&holder(newcomer)) {
+            return None;
+        }
+        let (_, event, repo) = self.tips.get(&largest)?.first()?;
+        Some((repo.clone(), *event))
+    }
 }
 
 #[derive(Debug)]
@@ -26,6 +91,17 @@ pub struct Early {
     pub repo: RepoId,
     pub tip: ObjectId,
     pub until: Timestamp,
+    /// Where it was pushed from. `None` is not counted: this machine, or before the start.
+    pub network: Option<Network>,
+}
+
+/// What stands between a push and its tips.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    Enough,
+    /// This tip has to make way first.
+    After(RepoId, EventId),
+    None,
 }
 
 impl EarlyTips {
@@ -37,18 +113,46 @@ impl EarlyTips {
         self.deadlines.is_empty()
     }
 
-    pub fn has_room(&self, repo: &RepoId, more: usize) -> bool {
-        let in_repo = self.in_repo.get(repo).map_or(0, BTreeSet::len);
-        more == 0 || self.len() + more <= MAX_TIPS && in_repo + more <= MAX_PER_REPO
+    /// Whether so many more fit. Where it is full the oldest of whoever holds most makes way.
+    pub fn room(&self, repo: &RepoId, network: Option<Network>, more: usize) -> Room {
+        if more == 0 {
+            return Room::Enough;
+        }
+        let no_holders = Holders::default();
+        let in_repo = self.in_repo.get(repo);
+        let repo_holders = in_repo.map_or(&no_holders, |found| &found.holders);
+        let no_shares = NetworkShares::default();
+        let repo_shares = in_repo.map_or(&no_shares, |found| &found.shares);
+        let more = more as u64;
+        for (shares, holders, limits) in [
+            (repo_shares, repo_holders, REPO_LIMITS),
+            (&self.shares, &self.holders, LIMITS),
+        ] {
+            match shares.check(network, more, limits) {
+                Ok(()) => {}
+                Err(Exceeded::Network) => return Room::None,
+                Err(Exceeded::InAll) => {
+                    let first = holders.first_to_go(network);
+                    return first.map_or(Room::None, |(repo, event)| Room::After(repo, event));
+                }
+            }
+        }
+        Room::Enough
     }
 
-    /// One that is pushed again, at whatever commit, has no more time than before.
-    pub fn insert(&mut self, repo: RepoId, event: EventId, tip: ObjectId, until: Timestamp) {
-        let until = self.remove(&repo, &event).unwrap_or(until);
-        self.deadlines.insert((until, event, repo.clone()));
-        let in_repo = self.in_repo.entry(repo.clone()).or_default();
-        in_repo.insert(event);
-        let early = Early { repo, tip, until };
+    /// One that is pushed again, at whatever commit and by whomever, has no more time than before,
+    /// and is counted where it was.
+    pub fn insert(&mut self, event: EventId, mut early: Early) {
+        if let Some(before) = self.remove(&early.repo, &event) {
+            (early.until, early.network) = (before.until, before.network);
+        }
+        self.deadlines
+            .insert((early.until, event, early.repo.clone()));
+        self.shares.add(early.network, 1);
+        self.holders.insert(&early, event);
+        let in_repo = self.in_repo.entry(early.repo.clone()).or_default();
+        in_repo.shares.add(early.network, 1);
+        in_repo.holders.insert(&early, event);
         self.tips.entry(event).or_default().push(early);
     }
 
@@ -61,14 +165,17 @@ impl EarlyTips {
     pub fn take(&mut self, event: &EventId) -> Vec<Early> {
         let early = self.tips.remove(event).unwrap_or_default();
         for early in &early {
-            self.forget_deadline(early.until, event, &early.repo);
+            self.uncount(early, *event);
         }
         early
     }
 
     /// The repository is gone, and its refs with it.
     pub fn forget(&mut self, repo: &RepoId) {
-        for event in self.in_repo.get(repo).cloned().unwrap_or_default() {
+        let tips = self.in_repo.get(repo).into_iter();
+        let tips = tips.flat_map(|found| found.holders.tips.values().flatten());
+        let events: Vec<EventId> = tips.map(|(_, event, _)| *event).collect();
+        for event in events {
             self.remove(repo, &event);
         }
     }
@@ -87,25 +194,29 @@ impl EarlyTips {
         Some((repo, event))
     }
 
-    /// Until when it was kept.
-    fn remove(&mut self, repo: &RepoId, event: &EventId) -> Option<Timestamp> {
+    /// It is no longer kept.
+    pub fn remove(&mut self, repo: &RepoId, event: &EventId) -> Option<Early> {
         let early = self.tips.get_mut(event)?;
         let at = early.iter().position(|early| early.repo == *repo);
         let removed = at.map(|at| early.swap_remove(at));
         if early.is_empty() {
             self.tips.remove(event);
         }
-        let until = removed?.until;
-        self.forget_deadline(until, event, repo);
-        Some(until)
+        let removed = removed?;
+        self.uncount(&removed, *event);
+        Some(removed)
     }
 
-    fn forget_deadline(&mut self, until: Timestamp, event: &EventId, repo: &RepoId) {
-        self.deadlines.remove(&(until, *event, repo.clone()));
-        if let Some(events) = self.in_repo.get_mut(repo) {
-            events.remove(event);
-            if events.is_empty() {
-                self.in_repo.remove(repo);
+    fn uncount(&mut self, early: &Early, event: EventId) {
+        self.deadlines
+            .remove(&(early.until, event, early.repo.clone()));
+        self.shares.give_back(early.network, 1);
+        self.holders.remove(early, event);
+        if let Some(in_repo) = self.in_repo.get_mut(&early.repo) {
+            in_repo.shares.give_back(early.network, 1);
+            in_repo.holders.remove(early, event);
+            if in_repo.shares.total() == 0 {
+                self.in_repo.remove(&early.repo);
             }
         }
     }
@@ -117,20 +228,75 @@ mod tests {
     use crate::id::Pubkey;
     use crate::nip34::Identifier;
 
+    const COMMIT: ObjectId = ObjectId([1; 20]);
+
+    fn repo(owner: u8) -> RepoId {
+        RepoId::new(Pubkey([owner; 32]), Identifier::parse("r").unwrap())
+    }
+
+    fn early(owner: u8, network: Option<Network>) -> Early {
+        Early {
+            repo: repo(owner),
+            tip: COMMIT,
+            until: Timestamp(9),
+            network,
+        }
+    }
+
+    fn event(n: usize) -> EventId {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&n.to_be_bytes());
+        EventId(id)
+    }
+
+    fn network(ip: &str) -> Option<Network> {
+        Some(Network::of(ip.parse().unwrap()))
+    }
+
     #[test]
     fn a_repository_takes_its_own_tips_with_it() {
-        let repo = |owner: u8| RepoId::new(Pubkey([owner; 32]), Identifier::parse("r").unwrap());
-        let commit = ObjectId::from_hex(&"01".repeat(20)).unwrap();
         let mut tips = EarlyTips::default();
         for n in 0..4 {
-            tips.insert(repo(1), EventId([n; 32]), commit, Timestamp(9));
+            tips.insert(event(n), early(1, network("192.0.2.1")));
         }
-        tips.insert(repo(2), EventId([3; 32]), commit, Timestamp(9));
+        tips.insert(event(3), early(2, None));
         tips.forget(&repo(1));
         assert_eq!(tips.len(), 1);
-        assert!(tips.contains(&repo(2), &EventId([3; 32])));
-        assert!(tips.has_room(&repo(1), MAX_PER_REPO));
-        assert_eq!(tips.take(&EventId([3; 32])).len(), 1);
+        assert!(tips.contains(&repo(2), &event(3)));
+        assert_eq!(tips.room(&repo(1), None, MAX_PER_REPO), Room::Enough);
+        assert_eq!(tips.take(&event(3)).len(), 1);
         assert!(tips.tips.is_empty() && tips.in_repo.is_empty() && tips.is_empty());
+        assert_eq!((tips.shares.total(), tips.holders.tips.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_customer_with_many_prefixes_makes_way_for_somebody_else() {
+        let mut tips = EarlyTips::default();
+        let mut taken = 0;
+        for n in 0..10 {
+            let prefix = network(&format!("2001:db8:0:{n}00::1"));
+            while tips.room(&repo(1), prefix, 1) == Room::Enough {
+                tips.insert(event(taken), early(1, prefix));
+                taken += 1;
+            }
+        }
+        assert_eq!(taken, MAX_PER_REPO, "the four shares of a /48");
+        let newcomer = network("192.0.2.1");
+        let room = tips.room(&repo(1), newcomer, 1);
+        assert_eq!(room, Room::After(repo(1), event(0)));
+    }
+
+    #[test]
+    fn a_network_has_a_sixteenth_of_all_repositories() {
+        let mut tips = EarlyTips::default();
+        let mut taken = 0;
+        for owner in 0..100 {
+            while tips.room(&repo(owner), network("192.0.2.1"), 1) == Room::Enough {
+                tips.insert(event(taken), early(owner, network("192.0.2.1")));
+                taken += 1;
+            }
+        }
+        assert_eq!(taken, MAX_TIPS / 16);
+        assert_eq!(tips.room(&repo(0), network("192.0.2.2"), 1), Room::Enough);
     }
 }

@@ -152,7 +152,17 @@ impl Scene {
 
     /// A push from beginning to end; every object that it names comes with it.
     pub fn push(&mut self, repo: &RepoId, refs: &[(&str, Option<ObjectId>)]) -> Pushed {
-        match self.begin_push(repo, refs) {
+        self.push_from(None, repo, refs)
+    }
+
+    /// The same by somebody at that address.
+    pub fn push_from(
+        &mut self,
+        network: Option<Network>,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Pushed {
+        match self.begin_push_from(network, repo, refs) {
             Ok(push) => self.end_push(push, repo, refs),
             Err(refusal) => Err(refusal),
         }
@@ -161,6 +171,15 @@ impl Scene {
     /// As far as the decision: the objects are on their way.
     pub fn begin_push(
         &mut self,
+        repo: &RepoId,
+        refs: &[(&str, Option<ObjectId>)],
+    ) -> Result<PushId, PushRefusal> {
+        self.begin_push_from(None, repo, refs)
+    }
+
+    pub fn begin_push_from(
+        &mut self,
+        network: Option<Network>,
         repo: &RepoId,
         refs: &[(&str, Option<ObjectId>)],
     ) -> Result<PushId, PushRefusal> {
@@ -174,7 +193,7 @@ impl Scene {
             repo: repo.clone(),
             commands: refs.iter().map(command).collect(),
             present: self.git.refs(repo),
-            network: None,
+            network,
         });
         match self.decisions.remove(&push).expect("every push is decided") {
             Decision::Refuse(refusal) => Err(refusal),

@@ -189,6 +189,8 @@ impl Config {
             remembered_announcements: self.purgatory_max_remembered,
             held_for: self.purgatory_expiry,
             tip_for: self.purgatory_tip_expiry,
+            tips_per_repository: self.max_tips_per_repository,
+            tips_per_author: self.max_tips_per_author,
             prune_every: self.prune_interval,
             header_timeout: self.header_timeout,
             http_idle: self.http_idle,

@@ -125,6 +125,13 @@ settings! {
         /// its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
+        /// Maximum pull requests and updates of them in one repository; further ones are refused. A
+        /// quarter is for its maintainers.
+        NGIT_MAX_TIPS_PER_REPOSITORY => max_tips_per_repository: usize = "20000" in 4..=1_000_000;
+
+        /// The same of one author who does not maintain the repository.
+        NGIT_MAX_TIPS_PER_AUTHOR => max_tips_per_author: usize = "500" in 1..=1_000_000;
+
         /// What stays free on each disk. With less on that of the git data, pushes are refused and
         /// nothing is fetched from other servers; with less on that of the events, only deletions and
         /// what maintainers publish about repositories that are served is stored.
