@@ -229,6 +229,7 @@ impl Scene {
             bytes,
             requests: 3,
             end,
+            problem: None,
         };
         self.feed(Input::Fetched { fetch, fetched });
     }
