@@ -22,6 +22,7 @@ mod refs;
 mod repo;
 mod report;
 mod serve;
+mod wants;
 
 pub use adopt::share;
 pub use advert::{Protocol, Service, advertise};

@@ -3,10 +3,12 @@
 
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use grasp_core::git::ObjectId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
@@ -15,7 +17,9 @@ use tokio::time::Sleep;
 use crate::advert::Protocol;
 use crate::command::{GitCommand, Running};
 use crate::error::GitError;
+use crate::pktline;
 use crate::repo::Repo;
+use crate::wants::{Scanned, Wants};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
@@ -41,6 +45,8 @@ const SETTINGS: &[&str] = &[
     "uploadpack.allowFilter=true",
     "uploadpack.allowTipSHA1InWant=true",
     "uploadpack.allowReachableSHA1InWant=true",
+    // It reads a file that a stranger names, and applies it to every path.
+    "uploadpackfilter.sparse:oid.allow=false",
     "core.bigFileThreshold=64m",
     "pack.windowMemory=128m",
 ];
@@ -54,6 +60,8 @@ pub struct Served {
     stdout: Option<ChildStdout>,
     request: Option<JoinHandle<Result<(), GitError>>>,
     running: Running,
+    /// An object that is not given, and that the client has not been told of.
+    refused: Arc<Mutex<Option<ObjectId>>>,
     deadline: Pin<Box<Sleep>>,
     after: Duration,
 }
@@ -79,10 +87,22 @@ pub fn upload_pack(
     };
     let mut running = command.spawn(Stdio::piped(), Stdio::piped())?;
     let stdin = running.take_stdin();
+    let refused: Arc<Mutex<Option<ObjectId>>> = Arc::default();
+    let request = match protocol {
+        Protocol::V2 => tokio::spawn(pass_checked(
+            body,
+            stdin,
+            repo.clone(),
+            Arc::clone(&refused),
+        )),
+        // Git checks what is asked for by itself.
+        Protocol::V0 | Protocol::V1 => tokio::spawn(pass_on(body, stdin)),
+    };
     Ok(Served {
         stdout: running.take_stdout(),
-        request: Some(tokio::spawn(pass_on(body, stdin))),
+        request: Some(request),
         running,
+        refused,
         deadline: Box::pin(tokio::time::sleep(limits.deadline)),
         after: limits.deadline,
     })
@@ -93,7 +113,10 @@ impl Served {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, GitError> {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         match self.read_buf(&mut chunk).await {
-            Ok(0) => self.finish().await.map(|()| None),
+            Ok(0) => match self.take_refused() {
+                Some(id) => Ok(Some(not_ours(&id))),
+                None => self.finish().await.map(|()| None),
+            },
             Ok(_) => Ok(Some(chunk.freeze())),
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(self.timed_out()),
             Err(error) => Err(GitError::Spawn(error)),
@@ -120,6 +143,11 @@ impl Served {
             true => Ok(()),
             false => Err(finished.into_error()),
         }
+    }
+
+    fn take_refused(&self) -> Option<ObjectId> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.take()
     }
 
     fn timed_out(&self) -> GitError {
@@ -172,4 +200,54 @@ async fn pass_on(
         chunk.clear();
     }
     Ok(())
+}
+
+/// The same for a request of protocol 2, whose end git does not see before it is clear that refs
+/// reach everything it asks for.
+async fn pass_checked(
+    mut body: impl AsyncRead + Unpin,
+    stdin: Option<ChildStdin>,
+    repo: Repo,
+    refused: Arc<Mutex<Option<ObjectId>>>,
+) -> Result<(), GitError> {
+    let Some(mut stdin) = stdin else {
+        return Ok(());
+    };
+    let mut wants = Wants::default();
+    let mut chunk = Vec::with_capacity(16 * 1024);
+    while body.read_buf(&mut chunk).await.map_err(GitError::Body)? > 0 {
+        let (pass, last) = match wants.scan(&chunk) {
+            Scanned::More => (chunk.as_slice(), None),
+            Scanned::Ends(at) => chunk
+                .split_at_checked(at)
+                .map_or((&[][..], None), |(all, _)| match all.split_last() {
+                    Some((last, before)) => (before, Some(*last)),
+                    None => (all, None),
+                }),
+            // Git says what it thinks of a request that breaks off.
+            Scanned::Malformed => return Ok(()),
+        };
+        if stdin.write_all(pass).await.is_err() {
+            return Ok(());
+        }
+        if let Some(last) = last {
+            // Where it cannot be told, git decides as it always did.
+            if let Ok(Some(id)) = wants.find_unreachable(&repo).await {
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+                return Ok(());
+            }
+            // Git may have left.
+            let _ = stdin.write_all(&[last]).await;
+            return Ok(());
+        }
+        chunk.clear();
+    }
+    Ok(())
+}
+
+/// As git says it.
+fn not_ours(id: &ObjectId) -> Bytes {
+    let mut packet = BytesMut::new();
+    pktline::put_text(&mut packet, &format!("ERR upload-pack: not our ref {id}"));
+    packet.freeze()
 }

@@ -1,6 +1,7 @@
 //! One repository that lacks data: which servers are asked, in which order, for which objects.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -185,12 +186,13 @@ pub enum Ask {
 }
 
 /// How it went the last time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
     pub at: Mono,
     pub end: FetchEnd,
     pub got: u32,
     pub lacking: u32,
+    pub problem: Option<Arc<str>>,
 }
 
 impl Quarry {

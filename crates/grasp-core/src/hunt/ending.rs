@@ -56,6 +56,7 @@ impl Hunt {
             lacking: fetched.lacking.len(),
             bytes: fetched.bytes,
             took: now.since(flight.begun),
+            problem: fetched.problem.clone(),
         });
         let served = matches!(fetched.end, FetchEnd::Answered | FetchEnd::Cut { .. });
         if served && !fetched.got.is_empty() {
@@ -130,6 +131,7 @@ impl Server {
             end: fetched.end,
             got: count(&fetched.got),
             lacking: count(&fetched.lacking),
+            problem: fetched.problem.clone(),
         });
         let goes_on = match fetched.end {
             FetchEnd::Answered => {

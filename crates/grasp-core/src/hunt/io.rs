@@ -37,6 +37,8 @@ pub struct Fetched {
     /// Asked of the server over the web, also where it led us on; none if the fetch ended before.
     pub requests: u32,
     pub end: FetchEnd,
+    /// What is wrong with what was sent, in words for the operator.
+    pub problem: Option<Arc<str>>,
 }
 
 impl Fetched {

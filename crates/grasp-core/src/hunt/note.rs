@@ -1,5 +1,6 @@
 //! What operators are told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::io::FetchEnd;
@@ -26,6 +27,7 @@ pub enum HuntNote {
         lacking: usize,
         bytes: u64,
         took: Duration,
+        problem: Option<Arc<str>>,
     },
     /// So many objects are still missing after so many attempts; the next one is so far away.
     Incomplete {

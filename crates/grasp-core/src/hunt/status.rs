@@ -66,6 +66,8 @@ pub struct LastTry {
     pub end: &'static str,
     pub got: u32,
     pub lacking: u32,
+    /// What is wrong with what it sent.
+    pub problem: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -182,16 +184,17 @@ fn server_status(server: &Server, now: Mono) -> ServerHunt {
             Ask::Queued => "waits for its domain",
             Ask::Done => "done",
         },
-        last: server.last.map(|last| last_try(last, now)),
+        last: server.last.as_ref().map(|last| last_try(last, now)),
     }
 }
 
-fn last_try(last: Tried, now: Mono) -> LastTry {
+fn last_try(last: &Tried, now: Mono) -> LastTry {
     LastTry {
         secs_ago: now.since(last.at).as_secs(),
         end: last.end.label(),
         got: last.got,
         lacking: last.lacking,
+        problem: last.problem.as_deref().map(str::to_owned),
     }
 }
 

@@ -264,6 +264,7 @@ impl Scene {
             bytes,
             requests: 3,
             end,
+            problem: None,
         };
         self.feed(Input::Fetched { fetch, fetched });
     }

@@ -32,6 +32,7 @@ pub use self::slices::clear_slices;
 pub use self::transport::{
     ADVERT_TYPE, NoReply, Question, REQUEST_TYPE, RESULT_TYPE, Reply, Transport, Version,
 };
+use crate::error::{GitError, PackFault};
 use crate::quarantine::PackLimits;
 use crate::repo::Repo;
 
@@ -74,8 +75,18 @@ pub trait Watch: Sync {
     /// Everything has come that was asked for last: what follows is our own work.
     fn arrived(&self);
 
+    /// A pack is not taken, and that is why.
+    fn refused(&self, _fault: &PackFault) {}
+
     /// So many bytes that came before are about to be written once more, and then go.
     fn copies(&self, bytes: u64) -> Result<(), FetchEnd>;
+}
+
+/// Tells of a pack that is not taken.
+fn tell_refused<T>(watch: &impl Watch, result: &Result<T, GitError>) {
+    if let Err(GitError::Pack(fault)) = result {
+        watch.refused(fault);
+    }
 }
 
 /// How much of what the wanted objects reach is to come.

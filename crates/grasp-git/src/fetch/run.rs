@@ -17,7 +17,7 @@ use super::packets::{Packets, SideBand};
 use super::request::{self, PackRequest};
 use super::slices::Slices;
 use super::transport::{ADVERT_TYPE, NoReply, Question, RESULT_TYPE, Reply, Transport, Version};
-use super::{Extent, FetchLimits, Watch};
+use super::{Extent, FetchLimits, Watch, tell_refused};
 use crate::error::GitError;
 use crate::files::off_the_loop;
 use crate::quarantine::{PackLimits, Quarantine};
@@ -96,6 +96,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
             bytes: self.bytes.load(Ordering::Relaxed),
             requests: self.transport.requests(),
             end,
+            problem: None,
         }
     }
 
@@ -271,6 +272,7 @@ impl<'a, T: Transport, W: Watch> Run<'a, T, W> {
                 checked.await
             }
         };
+        tell_refused(self.watch, &connected);
         // Also a refused one: removing what it holds takes the disk its time.
         let migrated = ours(move || {
             connected?;

@@ -18,11 +18,11 @@ use grasp_core::hunt::io::FetchEnd;
 use grasp_core::push::Backing;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
-use super::Watch;
 use super::answer::Ends;
 use super::meter::Stop;
 use super::progress::{PROGRESS, Progress};
 use super::run::{end_of, ours};
+use super::{Watch, tell_refused};
 use crate::command::GitCommand;
 use crate::error::GitError;
 use crate::files::{self, Claim, off_the_loop};
@@ -234,6 +234,7 @@ impl Slices {
         watch: &impl Watch,
     ) -> Result<(), FetchEnd> {
         let united = self.let_in(repo, tips, counted, limits, watch).await;
+        tell_refused(watch, &united);
         // Time that we take to write it down is not the server's.
         let united = united.map_err(|error| match error.is_timeout() {
             true => FetchEnd::Ours,

@@ -3,12 +3,12 @@
 use grasp_core::git::ObjectId;
 use grasp_core::hunt::io::FetchEnd;
 
-use super::Watch;
 use super::advert::Server;
 use super::request::{PackRequest, SliceRequest};
 use super::run::{Brought, Coming, Refused, Run, end_of, ours};
 use super::slices::Slices;
 use super::transport::Transport;
+use super::{Watch, tell_refused};
 use crate::quarantine::Quarantine;
 
 impl<T: Transport, W: Watch> Run<'_, T, W> {
@@ -67,6 +67,7 @@ impl<T: Transport, W: Watch> Run<'_, T, W> {
         let Coming { ends, pack } = coming;
         let pack = self.watched(pack);
         let received = quarantine.receive_slice(pack, &self.pack_limits()).await;
+        tell_refused(self.watch, &received);
         let (tips, max_bytes) = (wants.to_vec(), self.limits.max_bytes);
         let kept = ours(move || match received {
             Ok(received) => {

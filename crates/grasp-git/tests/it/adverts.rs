@@ -371,3 +371,108 @@ fn working_in(dir: &std::path::Path) -> usize {
     };
     std::fs::read_dir("/proc").unwrap().filter_map(here).count()
 }
+
+/// Protocol 2, whole.
+async fn ask_for(place: &Place, lines: &[String]) -> String {
+    let mut request = BytesMut::new();
+    pktline::put_text(&mut request, "command=fetch\n");
+    request.extend_from_slice(b"0001");
+    for line in lines {
+        pktline::put_text(&mut request, line);
+    }
+    pktline::put_text(&mut request, "done\n");
+    pktline::put_flush(&mut request);
+    let body = std::io::Cursor::new(request.freeze());
+    let limits = ServeLimits::default();
+    let mut served = upload_pack(&place.repo, Protocol::V2, body, &limits).unwrap();
+    let mut answer = Vec::new();
+    // What is refused ends with an error as well.
+    while let Ok(Some(chunk)) = served.chunk().await {
+        answer.extend_from_slice(&chunk);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn what_no_ref_reaches_is_not_given_to_whoever_knows_its_name() {
+    let place = filled().await;
+    place.run(&["checkout", "-q", "-b", "stray"]);
+    let stray = place.commit("c", "of nobody");
+    let (blob, tree) = (place.id("stray:c"), place.id("stray^{tree}"));
+    place.bring(stray).await;
+    for id in [stray, blob, tree] {
+        assert!(place.repo.objects().unwrap().contains(&id).unwrap());
+        for want in [
+            format!("want {id}\n"),
+            format!("want {}", id.to_string().to_uppercase()),
+        ] {
+            let answer = ask_for(&place, &[want]).await;
+            let refused = format!("ERR upload-pack: not our ref {id}");
+            assert!(answer.contains(&refused), "{answer:?}");
+        }
+    }
+    // Hidden behind what is given, and after haves.
+    let lines = ["master", "stray"].map(|name| place.id(name));
+    let lines = [
+        format!("want {}\n", lines[0]),
+        format!("have {}\n", "ab".repeat(20)),
+        format!("want {}\n", lines[1]),
+    ];
+    let answer = ask_for(&place, &lines).await;
+    assert!(
+        answer.contains(&format!("not our ref {stray}")),
+        "{answer:?}"
+    );
+
+    place
+        .repo
+        .write_refs(&refs(&[("refs/heads/stray", stray)]))
+        .unwrap();
+    let answer = ask_for(&place, &[format!("want {blob}\n")]).await;
+    assert!(answer.contains("packfile"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn whatever_refs_reach_is_given_by_its_name() {
+    let place = filled().await;
+    let tip = place.commit("a", "new content of a");
+    place.run(&["tag", "-a", "v2", "-m", "v2"]);
+    place.run(&["tag", "-a", "v3", "-m", "v3", "v2"]);
+    place.bring(place.id("v3")).await;
+    let all = [("refs/heads/master", tip), ("refs/tags/v3", place.id("v3"))];
+    place.repo.write_refs(&refs(&all)).unwrap();
+    for revision in [
+        "master",
+        "master~1",
+        "master~2",
+        "master:a",
+        "master~1:a",
+        "master~2:a",
+        "master^{tree}",
+        "master~2^{tree}",
+        "v3",
+        "v2",
+        "v2^{commit}",
+    ] {
+        let want = format!("want {}\n", place.id(revision));
+        let answer = ask_for(&place, &[want.clone()]).await;
+        assert!(answer.contains("packfile"), "{revision}: {answer:?}");
+        // As browsers ask for single objects.
+        let lines = [
+            "deepen 1\n".to_owned(),
+            "filter blob:none\n".to_owned(),
+            want,
+        ];
+        let answer = ask_for(&place, &lines).await;
+        assert!(answer.contains("packfile"), "{revision}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_reads_a_strangers_file_is_refused() {
+    let place = filled().await;
+    let want = format!("want {}\n", place.id("master"));
+    let filter = format!("filter sparse:oid={}\n", place.id("master:a"));
+    let answer = ask_for(&place, &[filter, want]).await;
+    assert!(!answer.contains("packfile"), "{answer:?}");
+}

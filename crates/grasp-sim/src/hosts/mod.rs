@@ -257,6 +257,7 @@ impl Hosts {
             here,
             lacking: if all { lacks } else { Vec::new() },
             end,
+            problem: None,
         }
     }
 

@@ -191,5 +191,6 @@ fn nothing(end: FetchEnd) -> Fetched {
         bytes: 0,
         requests: 1,
         end,
+        problem: None,
     }
 }

@@ -165,5 +165,6 @@ fn nothing(end: FetchEnd) -> Fetched {
         bytes: 0,
         requests: u32::from(end == FetchEnd::Stopped),
         end,
+        problem: None,
     }
 }

@@ -1,15 +1,15 @@
 //! The tasks: one for each fetch, and one that owns them. Whatever becomes of a fetch, its last
 //! word is said here, once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use grasp_core::clone_url::Domain;
 use grasp_core::hunt::io::{FetchAsk, FetchEnd, Fetched, PART};
 use grasp_core::push::Backing;
 use grasp_core::{FetchNo, RepoId};
 use grasp_git::fetch::{Extent, FetchLimits, Watch, fetch};
-use grasp_git::{GitError, Repo};
+use grasp_git::{GitError, PackFault, Repo};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -162,10 +162,13 @@ pub(super) async fn bring(
         came: AtomicU64::new(0),
         room,
         part,
+        problem: Mutex::default(),
         tell: &shared.tell,
     };
     let limits = shared.limits;
-    let fetched = fetch(&repo, extent, &ask.wants, &mut web, &onlooker, &limits).await;
+    let mut fetched = fetch(&repo, extent, &ask.wants, &mut web, &onlooker, &limits).await;
+    let problem = onlooker.problem.lock();
+    fetched.problem = problem.unwrap_or_else(PoisonError::into_inner).take();
     if fetched.end == FetchEnd::Ours {
         tracing::error!(repo = %ask.repo, url, "a fetch failed, and not by the server's fault");
     }
@@ -214,6 +217,8 @@ struct Onlooker<'a> {
     came: AtomicU64,
     room: Room,
     part: Part,
+    /// The first fault of a pack.
+    problem: Mutex<Option<Arc<str>>>,
     tell: &'a Tell,
 }
 
@@ -233,6 +238,11 @@ impl Watch for Onlooker<'_> {
             (self.tell)(self.number, Word::Flowing(came));
         }
         self.room.take(bytes).map_err(end_of)
+    }
+
+    fn refused(&self, fault: &PackFault) {
+        let mut problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.get_or_insert_with(|| fault.to_string().into());
     }
 
     fn arrived(&self) {

@@ -84,6 +84,7 @@ impl HuntNotes {
                 lacking,
                 bytes,
                 took,
+                problem,
             } => {
                 let ended = Ended {
                     end,
@@ -91,7 +92,8 @@ impl HuntNotes {
                     bytes,
                     took,
                 };
-                self.fetched(&repo, &url, &ended, lacking, now);
+                let problem = problem.as_deref();
+                self.fetched(&repo, &url, &ended, lacking, problem, now);
             }
             HuntNote::Incomplete {
                 repo,
@@ -148,6 +150,7 @@ impl HuntNotes {
         url: &CloneUrl,
         fetch: &Ended,
         lacking: usize,
+        problem: Option<&str>,
         now: Instant,
     ) {
         self.metrics.hunt.fetched(url.domain(), fetch, now);
@@ -156,7 +159,7 @@ impl HuntNotes {
         if !is_failure(fetch.end) {
             tracing::debug!(%repo, %url, end, got, lacking, bytes, took_ms, "Fetched OIDs");
         } else if self.may_tell(Matter::Failure, Some(url.domain()), now) {
-            tracing::warn!(%repo, %url, error = end, bytes, took_ms, "Failed to fetch OIDs");
+            tracing::warn!(%repo, %url, error = end, problem, bytes, took_ms, "Failed to fetch OIDs");
         }
     }
 

@@ -256,7 +256,15 @@ fn last(server: &Value) -> String {
             (0, 0) => String::new(),
             (got, lacking) => format!(", had {got}, lacked {lacking}"),
         };
-        format!("{}{brought}, {} ago", word(last, "/end"), span(ago))
+        let problem = match word(last, "/problem") {
+            "" => String::new(),
+            problem => format!(" ({problem})"),
+        };
+        format!(
+            "{}{problem}{brought}, {} ago",
+            word(last, "/end"),
+            span(ago)
+        )
     });
     match (word(server, "/state"), ended) {
         ("asked", _) => "being asked".to_owned(),
@@ -322,7 +330,8 @@ mod tests {
                 {"repository": "npub1x/a", "waiting_secs": 60, "events": 1, "missing": 3,
                  "attempts": 2, "state": "waiting", "next_secs": 40, "servers": [
                     {"url": "https://a.example/a.git", "state": "done", "last":
-                        {"secs_ago": 5, "end": "too_slow", "got": 0, "lacking": 0}},
+                        {"secs_ago": 5, "end": "spoiled", "got": 0, "lacking": 0,
+                         "problem": "object ab has a fault: contains '.git'"}},
                     {"url": "https://b.example/a.git", "state": "waits for its domain", "last":
                         {"secs_ago": 6, "end": "answered", "got": 1, "lacking": 2}},
                     {"url": "https://c.example/a.git", "state": "asked", "last": null},
@@ -340,7 +349,7 @@ mod tests {
             "ab12 state 60 s in 29 min git data (3 objects) npub1x/a",
             "",
             "REPOSITORY WAITS EVENTS MISSING TRIES NEXT SERVER LAST",
-            "npub1x/a 60 s 1 3 2 in 40 s https://a.example/a.git too_slow, 5 s ago",
+            "npub1x/a 60 s 1 3 2 in 40 s https://a.example/a.git spoiled (object ab has a fault: contains '.git'), 5 s ago",
             "https://b.example/a.git waits for its domain (answered, had 1, lacked 2, 6 s ago)",
             "https://c.example/a.git being asked",
             "npub1y/b 1 s 0 0 0 when there is room - -",

@@ -137,6 +137,7 @@ impl Server {
             bytes: 1_000,
             requests: self.requests,
             end: self.end,
+            problem: None,
         }
     }
 }

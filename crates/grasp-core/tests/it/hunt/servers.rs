@@ -212,6 +212,7 @@ fn a_stopped_fetch_ends_after_its_repository_came_back() {
         bytes: 1,
         requests: 1,
         end: FetchEnd::Stopped,
+        problem: None,
     };
     field.fetched(no, &late);
     assert!(field.hunt.is_empty(), "it brought everything all the same");
@@ -258,6 +259,7 @@ fn who_had_the_data_is_who_sent_it() {
             bytes,
             requests,
             end,
+            problem: None,
         };
         field.fetched(no, &fetched);
         field.take();
@@ -283,4 +285,26 @@ fn whoever_makes_way_for_others_is_asked_again_after_them() {
     field.pass_to(3 * MINUTE);
     let released = field.released_at(1).unwrap();
     assert!(released < 130_000, "{released}");
+}
+
+#[test]
+fn what_is_wrong_with_a_servers_data_is_shown_with_it() {
+    let mut field = Field::new();
+    field.server("one", Server::with(&[1]).after(NEVER));
+    field.hold(&repo(1), 1, &["one"], Source::Synced);
+    field.pass(SECOND);
+    let no = field.asked[0].no;
+    let fetched = Fetched {
+        got: Vec::new(),
+        here: Vec::new(),
+        lacking: Vec::new(),
+        bytes: 1_000,
+        requests: 3,
+        end: FetchEnd::Spoiled,
+        problem: Some("object ab has a fault".into()),
+    };
+    field.fetched(no, &fetched);
+    let status = field.hunt.status_of(&repo(1), field.clock()).unwrap();
+    let last = status.servers[0].last.clone().unwrap();
+    assert_eq!(last.problem.as_deref(), Some("object ab has a fault"));
 }

@@ -10,7 +10,7 @@ use grasp_git::fetch::{AdvertLimits, Extent, FetchLimits, Pace, Version, fetch};
 
 use super::host::{Onlooker, half, take_apart, with_pack};
 use super::{Pair, stranger};
-use crate::support::noise;
+use crate::support::{git, id, noise};
 
 #[tokio::test]
 async fn a_status_says_what_a_server_means() {
@@ -314,4 +314,30 @@ async fn a_fetch_that_is_dropped_leaves_nothing() {
         }
     }
     pair.is_tidy();
+}
+
+/// As a server would that checks nothing.
+#[tokio::test]
+async fn a_fault_in_what_a_server_sends_is_told_with_its_object() {
+    let mut pair = Pair::new();
+    let tip = pair.place.commit("a", "a");
+    let blob = pair.place.id("HEAD:a");
+    let entry = [b"100644 .git\0".as_slice(), blob.as_bytes()].concat();
+    let args = ["hash-object", "-t", "tree", "--literally", "-w", "--stdin"];
+    let bad = git(&args, &pair.place.work(), &entry);
+    let bad = id(&String::from_utf8(bad).unwrap());
+    let pack = pair
+        .place
+        .pack_of(&[tip, blob, pair.place.id("HEAD^{tree}"), bad]);
+    pair.host.twist = Some(Box::new(move |answer| with_pack(&answer, &pack)));
+    let (url, onlooker) = (pair.host.url.clone(), Onlooker::default());
+    let extent = Extent::Missing(&url, Backing::State);
+    let (repo, limits) = (&pair.place.repo, FetchLimits::default());
+    let fetched = fetch(repo, extent, &[tip], &mut pair.host, &onlooker, &limits).await;
+    assert_eq!(fetched.end, FetchEnd::Spoiled);
+    let refused = onlooker.refused.lock().unwrap().clone();
+    assert!(
+        refused.iter().any(|words| words.contains(&bad.to_string())),
+        "{refused:?}"
+    );
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use grasp_git::fetch::{
     ADVERT_TYPE, Extent, FetchLimits, NoReply, Question, RESULT_TYPE, Reply, Transport, Version,
     Watch, fetch,
 };
-use grasp_git::{Repo, pktline};
+use grasp_git::{PackFault, Repo, pktline};
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use crate::support::git_with;
@@ -177,6 +178,7 @@ pub struct Onlooker {
     pub most: Option<u64>,
     /// What the disk has room for.
     pub room: Option<u64>,
+    pub refused: Mutex<Vec<String>>,
 }
 
 impl Watch for Onlooker {
@@ -190,6 +192,10 @@ impl Watch for Onlooker {
             true => Err(FetchEnd::Full),
             false => Ok(()),
         }
+    }
+
+    fn refused(&self, fault: &PackFault) {
+        self.refused.lock().unwrap().push(fault.to_string());
     }
 
     fn arrived(&self) {

@@ -21,6 +21,7 @@ fn fetched(host: &str, end: FetchEnd) -> HuntNote {
         lacking: 1,
         bytes: 1_000,
         took: Duration::from_millis(700),
+        problem: None,
     }
 }
 
