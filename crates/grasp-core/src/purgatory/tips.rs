@@ -7,10 +7,9 @@ use rustc_hash::FxHashMap;
 use crate::clock::Timestamp;
 use crate::git::ObjectId;
 use crate::id::EventId;
+use crate::limits::EARLY_TIPS as MAX_TIPS;
 use crate::nip34::RepoId;
 
-/// About 300 bytes each: 6 MB.
-const MAX_TIPS: usize = 20_000;
 /// Of one repository: all of them are in every answer to `ls-remote`.
 const MAX_PER_REPO: usize = 256;
 
