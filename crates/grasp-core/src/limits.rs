@@ -1,5 +1,8 @@
 //! Every bound of the relay, with its arithmetic. All of them are settings; these are the
-//! defaults. Beyond a bound there is a clear refusal, never a crash.
+//! defaults. Beyond a bound there is a clear refusal, never a crash. What strangers share is in one
+//! table, in `bounds`.
+
+mod bounds;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +11,8 @@ use crate::backoff::Backoff;
 use crate::clone_url::Domain;
 use crate::network::Network;
 use crate::shares::ShareLimits;
+
+pub use self::bounds::{Amount, Bound};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

@@ -1,6 +1,7 @@
 //! The settings of the server: [`load`] reads and checks them, [`Config`] holds them,
 //! [`Loaded::describe`] says where each came from. What settings there are stands in `settings`.
 
+pub mod bounds;
 pub mod file;
 pub mod reference;
 
