@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 /// Where a page stands, and who writes it.
 type Page = (&'static str, fn() -> Result<String, String>);
 
-const GENERATED: [Page; 4] = [
+const GENERATED: [Page; 5] = [
     ("docs/configuration.md", || {
         Ok(ngit_grasp::config::reference::markdown())
     }),
     ("packaging/ngit-grasp.env", || {
         ngit_grasp::config::file::packaged().map_err(|error| error.to_string())
+    }),
+    ("docs/reference/bounds.md", || {
+        Ok(ngit_grasp::config::bounds::markdown())
     }),
     ("docs/reference/cli.md", || {
         Ok(ngit_grasp::cli::reference::markdown())

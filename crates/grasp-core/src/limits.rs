@@ -1,12 +1,18 @@
 //! Every bound of the relay, with its arithmetic. All of them are settings; these are the
-//! defaults. Beyond a bound there is a clear refusal, never a crash.
+//! defaults. Beyond a bound there is a clear refusal, never a crash. What strangers share is in one
+//! table, in `bounds`.
+
+mod bounds;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::clone_url::Domain;
+use crate::network::Network;
 use crate::shares::ShareLimits;
+
+pub use self::bounds::{Amount, Bound};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -15,6 +21,15 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// States of the store that the core keeps parsed, by the size of their refs. One of the longest that
 /// an event may be (2,500 refs) takes 0.3 MB: 200 of these, or 60,000 of a usual repository.
 pub const STATE_CACHE_BYTES: usize = 64 * MIB;
+
+/// Filters of one connection that are filed under one value: one of each of its subscriptions. An
+/// event meets the filters under its own values, so this times a hundred nanoseconds is what one
+/// connection can make it cost for each of them.
+pub const FILED_PER_CONNECTION: u32 = 256;
+/// And of one network: 1,024 x 100 ns = 0.1 ms.
+pub const FILED_PER_NETWORK: u32 = 1_024;
+/// Tips of pull requests that were pushed before their event, about 300 bytes each: 6 MB.
+pub const EARLY_TIPS: usize = 20_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
@@ -56,7 +71,7 @@ pub struct Limits {
     /// Events in one NEG session; 40 bytes each.
     pub neg_items: usize,
     /// Events in all NEG sessions and in all COUNTs of several filters: 4,000,000 x 40 bytes =
-    /// 160 MB.
+    /// 160 MB. A network has an eighth.
     pub neg_items_total: usize,
     /// One NEG-MSG payload before hex doubles it.
     pub neg_frame_bytes: usize,
@@ -70,13 +85,19 @@ pub struct Limits {
     pub authenticated_keys: usize,
     /// Events of one connection between arrival and answer; more are not read meanwhile.
     pub events_in_flight: usize,
-    /// Bytes of all events between arrival and answer: the most memory that ingest takes.
+    /// Bytes of all events between arrival and answer: the most memory that ingest takes. A
+    /// network or another relay has a quarter, or what the largest event takes.
     pub ingest_bytes: usize,
     /// Live events waiting for one slow reader, before it is dropped: 1,000 connections times
     /// this is the worst case, but live events are shared between their readers.
     pub outbox_bytes: usize,
     /// Query results on their way to one reader; the query waits for room.
     pub query_window_bytes: usize,
+    /// Live events and query results on their way to all readers: 256 MiB. A network has an eighth,
+    /// 32 MiB, or what one connection may have. A query reads a slice when 256 KiB of it are free,
+    /// which can bring a megabyte more: with 128 slices of one network at once 128 MiB, if every
+    /// one is full of the largest events.
+    pub outbox_bytes_total: usize,
 
     /// Events that wait for git data, of one author.
     pub held_per_key: usize,
@@ -198,6 +219,44 @@ impl Limits {
         ShareLimits {
             in_all: self.filter_values_total as u64,
             per_network: twice.max(self.filter_values_total / 25) as u64,
+        }
+    }
+
+    pub fn neg_item_shares(&self) -> ShareLimits {
+        let in_all = self.neg_items_total as u64;
+        ShareLimits {
+            in_all,
+            per_network: (in_all / 8).max(1),
+        }
+    }
+
+    /// Events in one NEG session of a network; who is not counted has no share to exceed.
+    pub fn session_items(&self, network: Option<Network>) -> usize {
+        let share = self.neg_item_shares().per_network;
+        match network {
+            Some(_) => self
+                .neg_items
+                .min(usize::try_from(share).unwrap_or(usize::MAX)),
+            None => self.neg_items,
+        }
+    }
+
+    /// In bytes. Parsed, an event takes twice its JSON.
+    pub fn ingest_shares(&self) -> ShareLimits {
+        let quarter = self.ingest_bytes / 4;
+        let least = self.event_bytes.saturating_mul(2);
+        ShareLimits {
+            in_all: self.ingest_bytes as u64,
+            per_network: quarter.max(least).min(self.ingest_bytes) as u64,
+        }
+    }
+
+    pub fn outbox_shares(&self) -> ShareLimits {
+        let one = self.outbox_bytes.saturating_add(self.query_window_bytes);
+        let per_network = (self.outbox_bytes_total / 8).max(one);
+        ShareLimits {
+            in_all: self.outbox_bytes_total.max(per_network) as u64,
+            per_network: per_network as u64,
         }
     }
 
@@ -442,6 +501,7 @@ impl Default for Limits {
             ingest_bytes: 64 * MIB,
             outbox_bytes: 4 * MIB,
             query_window_bytes: MIB,
+            outbox_bytes_total: 256 * MIB,
             held_per_key: 500,
             held_bytes_per_key: 4 * MIB,
             held_events: 20_000,

@@ -70,7 +70,7 @@ impl Engine {
         let (git, git_threads) = worker::start(repositories, &driver, metrics)?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let (ingest, verifiers) =
-            Ingest::start(cores, limits.ingest_bytes, store, &driver, metrics)?;
+            Ingest::start(cores, limits.ingest_shares(), store, &driver, metrics)?;
         let tell = driver.clone().fetches();
         let (remotes, fetcher) = match outside {
             Some(outside) => (

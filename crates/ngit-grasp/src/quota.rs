@@ -121,7 +121,7 @@ impl Account {
     /// Waits until there is so much. What is more than the holder may ever have counts as all that
     /// it may have.
     pub async fn wait(&self, amount: usize) -> Permit {
-        let amount = self.at_most(amount);
+        let amount = u32::try_from(self.at_most(amount)).unwrap_or(self.most);
         let mut parts = Vec::with_capacity(self.levels.len());
         for level in &*self.levels {
             // These semaphores are never closed.
@@ -130,8 +130,8 @@ impl Account {
         Permit { parts }
     }
 
-    pub fn at_most(&self, amount: usize) -> u32 {
-        u32::try_from(amount).unwrap_or(u32::MAX).min(self.most)
+    pub fn at_most(&self, amount: usize) -> usize {
+        amount.min(self.most as usize)
     }
 }
 

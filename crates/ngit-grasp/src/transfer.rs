@@ -432,10 +432,8 @@ impl Tally {
         };
         let ingest = entrance.ingest;
         // This thread has nothing else to do: it waits where a connection would park.
-        let room = ingest.room(ingest.units(&event));
-        let Some(room) = entrance.waiting.block_on(room) else {
-            return self.refuse(number, "error: stopping");
-        };
+        let room = ingest.share(None).room(&event);
+        let room = entrance.waiting.block_on(room);
         let reply = LineReply {
             line: number,
             text: text.to_owned(),

@@ -7,12 +7,11 @@ use rustc_hash::FxHashMap;
 use crate::clock::Timestamp;
 use crate::git::ObjectId;
 use crate::id::EventId;
+use crate::limits::EARLY_TIPS as MAX_TIPS;
 use crate::network::Network;
 use crate::nip34::RepoId;
 use crate::shares::{Exceeded, NetworkShares, ShareLimits, Shares};
 
-/// About 500 bytes each: 10 MB.
-const MAX_TIPS: usize = 20_000;
 /// Of one repository: all of them are in every answer to `ls-remote`.
 const MAX_PER_REPO: usize = 256;
 /// What one network may hold: a sixteenth of all, and a quarter of a repository, which is what one

@@ -1,6 +1,7 @@
 //! The settings of the server: [`load`] reads and checks them, [`Config`] holds them,
 //! [`Loaded::describe`] says where each came from. What settings there are stands in `settings`.
 
+pub mod bounds;
 pub mod file;
 pub mod reference;
 
@@ -181,6 +182,7 @@ impl Config {
             ingest_bytes: self.max_ingest_bytes.as_usize(),
             outbox_bytes: self.max_outbox_bytes.as_usize(),
             query_window_bytes: self.query_window_bytes.as_usize(),
+            outbox_bytes_total: self.max_outbox_bytes_total.as_usize(),
             held_per_key: self.purgatory_max_per_key,
             held_bytes_per_key: self.purgatory_max_bytes_per_key.as_usize(),
             held_events: self.purgatory_max_events,

@@ -490,7 +490,7 @@ settings! {
         NGIT_MAX_NEG_ITEMS => max_neg_items: usize = "1000000" in 1..=100_000_000;
 
         /// Events in all negentropy sessions of the server together, and in all COUNTs of several
-        /// filters.
+        /// filters. One address has an eighth.
         NGIT_MAX_NEG_ITEMS_TOTAL => max_neg_items_total: usize = "4000000" in 1..=1_000_000_000;
 
         /// The largest negentropy message, before hex encoding doubles it.
@@ -514,7 +514,8 @@ settings! {
         /// Events of one connection that wait for their answer; meanwhile no more are read.
         NGIT_MAX_EVENTS_IN_FLIGHT => max_events_in_flight: usize = "1000" in 1..=100_000;
 
-        /// Memory for the events of all connections that wait for their answer.
+        /// Memory for the events of all connections that wait for their answer. One address, or
+        /// one relay that is synced from, has a quarter.
         NGIT_MAX_INGEST_BYTES => max_ingest_bytes: ByteSize = "64MiB" in MIB..=64 * GIB;
 
         /// Live events that may wait for one slow reader before it is disconnected.
@@ -522,6 +523,10 @@ settings! {
 
         /// Stored events on their way to one reader; a query pauses until there is room.
         NGIT_QUERY_WINDOW_BYTES => query_window_bytes: ByteSize = "1MiB" in 16 * KIB..=GIB;
+
+        /// Live and stored events on their way to all readers. One address has an eighth, beyond
+        /// which its own queries wait; when all is used, the reader with most of it is disconnected.
+        NGIT_MAX_OUTBOX_BYTES_TOTAL => max_outbox_bytes_total: ByteSize = "256MiB" in MIB..=1024 * GIB;
 
         /// How long a client may take to send the head of an HTTP request.
         NGIT_HEADER_TIMEOUT_SECS => header_timeout: Duration = "10" in 1..=3_600;

@@ -53,6 +53,8 @@ pub(super) fn document(config: &Config, owner: Pubkey, instance: &str, limits: &
 }
 
 fn limitation(limits: &Limits, restricted_writes: bool) -> Value {
+    let neg_share = limits.neg_item_shares().per_network;
+    let neg_share = usize::try_from(neg_share).unwrap_or(usize::MAX);
     let mut limitation = json!({
         "max_message_length": limits.message_bytes,
         "max_event_length": limits.event_bytes,
@@ -66,7 +68,7 @@ fn limitation(limits: &Limits, restricted_writes: bool) -> Value {
         "max_event_tags": limits.tags,
         "max_content_length": limits.content_bytes,
         "max_neg_sessions": limits.neg_sessions,
-        "max_neg_items": limits.neg_items,
+        "max_neg_items": limits.neg_items.min(neg_share),
         "min_pow_difficulty": 0,
         "auth_required": false,
         "payment_required": false,

@@ -10,19 +10,20 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::event::{EventError, Unverified};
+use grasp_core::shares::ShareLimits;
 use grasp_core::sync::io::{Fault, FromRelay};
 use grasp_core::{Answer, Delivery, Event, EventId, Origin};
 use grasp_store::Store;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::lane::{Pass, Turn};
 use crate::driver::{self, Submission};
 use crate::metrics::Metrics;
+use crate::quota::{Account, Holder, Permit, Quota};
 
 /// One submitter's events, in their order.
 pub type Lane = lane::Lane<Submission>;
 
-/// Semaphores count in this unit, so that any size fits a `u32`.
+/// Room is counted in this unit, so that any size fits a `u32`.
 const UNIT: usize = 1024;
 
 /// Where an answer goes. Dropping it without a word would leave a client waiting, so every
@@ -41,7 +42,33 @@ pub enum Word {
 /// Holds a share of the memory that ingest may take, until the answer is out.
 #[derive(Debug)]
 pub struct Room {
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
+}
+
+/// A submitter's part of the memory that ingest may take.
+#[derive(Debug, Clone)]
+pub struct Share(Account);
+
+impl Share {
+    /// Room for an event, if there is some at once.
+    pub fn try_room(&self, event: &Unverified) -> Option<Room> {
+        let permit = self.0.take(self.0.at_most(units(event))).ok()?;
+        Some(Room { _permit: permit })
+    }
+
+    /// Waits for room.
+    pub fn room(&self, event: &Unverified) -> impl Future<Output = Room> + Send + use<> {
+        let (account, units) = (self.0.clone(), units(event));
+        async move {
+            let permit = account.wait(units).await;
+            Room { _permit: permit }
+        }
+    }
+}
+
+/// Parsed tags take about as much again as the JSON.
+fn units(event: &Unverified) -> usize {
+    (2 * event.json_len()).div_ceil(UNIT)
 }
 
 struct Job {
@@ -57,8 +84,7 @@ struct Job {
 pub struct Ingest {
     jobs: Sender<Job>,
     pass: Pass<Submission>,
-    room: Arc<Semaphore>,
-    capacity: u32,
+    room: Arc<Quota>,
 }
 
 impl Ingest {
@@ -66,7 +92,7 @@ impl Ingest {
     /// enters without room.
     pub fn start(
         threads: usize,
-        bytes: usize,
+        bytes: ShareLimits,
         store: &Arc<Store>,
         driver: &driver::Handle,
         metrics: &Arc<Metrics>,
@@ -87,36 +113,23 @@ impl Ingest {
                     .spawn(move || checker.run())?,
             );
         }
-        let capacity = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).max(1);
-        let room = Arc::new(Semaphore::new(capacity as usize));
+        let units = |bytes: u64| (bytes / UNIT as u64).max(1);
+        let room = Arc::new(Quota::new(ShareLimits {
+            in_all: units(bytes.in_all),
+            per_network: units(bytes.per_network),
+        }));
         let driver = driver.clone();
         let ingest = Self {
             jobs,
             pass: Arc::new(move |submission| driver.submit(submission)),
             room,
-            capacity,
         };
         Ok((ingest, pool))
     }
 
-    /// Room for an event, if there is some at once.
-    pub fn try_room(&self, event: &Unverified) -> Option<Room> {
-        let room = Arc::clone(&self.room);
-        let permit = room.try_acquire_many_owned(self.units(event)).ok()?;
-        Some(Room { _permit: permit })
-    }
-
-    /// Waits for room. `None` only when the server is shutting down.
-    pub async fn room(&self, units: u32) -> Option<Room> {
-        let room = Arc::clone(&self.room);
-        let permit = room.acquire_many_owned(units).await.ok()?;
-        Some(Room { _permit: permit })
-    }
-
-    pub fn units(&self, event: &Unverified) -> u32 {
-        // Parsed tags take about as much again as the JSON.
-        let units = (2 * event.json_len()).div_ceil(UNIT);
-        u32::try_from(units).unwrap_or(u32::MAX).min(self.capacity)
+    /// Whose share it is that a submitter's events take; `None` has no share of its own.
+    pub fn share(&self, holder: Option<Holder>) -> Share {
+        Share(self.room.account(holder))
     }
 
     /// Events of one lane are judged in the order in which they were submitted.

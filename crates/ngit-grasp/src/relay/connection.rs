@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use grasp_core::admit::Refusal;
 use grasp_core::event::Unverified;
 use grasp_core::{EventId, Network, Origin, Pubkey, auth};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite;
 
@@ -23,9 +23,10 @@ use self::subscriptions::Subscriptions;
 use super::live::ConnId;
 use super::message::{self, ClientMessage, Rejected};
 use super::outbox::{Out, Outbox};
+use super::windows::Held;
 use super::{Relay, query};
 use crate::clock::unix_now;
-use crate::ingest::{Lane, Reply, Room, Word, signature};
+use crate::ingest::{Lane, Reply, Room, Share, Word, signature};
 use crate::phase::{Phase, reached};
 
 /// Frames put together into one write.
@@ -52,6 +53,14 @@ enum End {
     Shutdown,
 }
 
+/// What is written in one go, and what it holds until it is.
+#[derive(Default)]
+struct Batch {
+    frames: Vec<Utf8Bytes>,
+    windows: Vec<OwnedSemaphorePermit>,
+    held: Vec<Held>,
+}
+
 pub struct Connection {
     relay: Arc<Relay>,
     id: ConnId,
@@ -69,8 +78,9 @@ pub struct Connection {
     authenticated: Vec<Pubkey>,
     in_flight: usize,
     lane: Lane,
+    share: Share,
     /// An event that waits for room; nothing is read meanwhile.
-    parked: Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
+    parked: Option<(Unverified, BoxFuture<'static, Room>)>,
     last_heard: Instant,
     ticks: Interval,
     phase: watch::Receiver<Phase>,
@@ -81,7 +91,7 @@ pub struct Connection {
 impl Connection {
     pub fn new(relay: Arc<Relay>, peer: Peer, ws: WebSocket) -> Self {
         let limits = &relay.limits;
-        let (outbox, queue) = Outbox::new(limits);
+        let (outbox, queue) = Outbox::new(limits, peer.network, &relay.windows);
         let id = relay.next_conn();
         relay.live.join(id, peer.network, outbox.clone());
         let mut ticks = interval(
@@ -105,6 +115,7 @@ impl Connection {
             authenticated: Vec::new(),
             in_flight: 0,
             lane: Lane::default(),
+            share: relay.ingest.share(peer.network.map(Into::into)),
             parked: None,
             last_heard: Instant::now(),
             ticks,
@@ -122,6 +133,11 @@ impl Connection {
             }
         };
         tracing::debug!(network = ?self.peer.network, ?end, "connection ends");
+        if matches!(end, End::TooSlow) {
+            // What this reader did not take makes room for others at once.
+            self.queue.close();
+            while self.queue.try_recv().is_ok() {}
+        }
         self.last_word(&end).await;
     }
 
@@ -138,7 +154,10 @@ impl Connection {
             biased;
             () = self.outbox.too_slow() => Err(End::TooSlow),
             Some(out) = self.queue.recv() => self.deliver(out).await,
-            room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
+            room = wait_for_room(&mut self.parked), if self.parked.is_some() => {
+                self.unpark(room);
+                Ok(())
+            }
             _ = self.ticks.tick() => self.tick().await,
             () = reached(&mut self.phase, Phase::Stopping), if self.closing.is_none() => {
                 self.closing = Some(tokio::time::Instant::now() + DRAIN);
@@ -254,9 +273,12 @@ impl Connection {
         if event.claim().is_protected() {
             self.ask_who_it_is();
         }
-        match self.relay.ingest.try_room(&event) {
+        match self.share.try_room(&event) {
             Some(room) => self.submit(event, room),
-            None => self.park(event),
+            None => {
+                let room = Box::pin(self.share.room(&event));
+                self.parked = Some((event, room));
+            }
         }
     }
 
@@ -279,19 +301,10 @@ impl Connection {
         ingest.submit(&mut self.lane, event, origin, reply, room);
     }
 
-    fn park(&mut self, event: Unverified) {
-        let ingest = self.relay.ingest.clone();
-        let units = ingest.units(&event);
-        let room = Box::pin(async move { ingest.room(units).await });
-        self.parked = Some((event, room));
-    }
-
-    fn unpark(&mut self, room: Option<Room>) -> Result<(), End> {
-        let (Some((event, _)), Some(room)) = (self.parked.take(), room) else {
-            return Err(End::Shutdown);
-        };
-        self.submit(event, room);
-        Ok(())
+    fn unpark(&mut self, room: Room) {
+        if let Some((event, _)) = self.parked.take() {
+            self.submit(event, room);
+        }
     }
 
     /// NIP-42. The signature, the expensive part, is checked last: who does not know the challenge
@@ -360,17 +373,16 @@ impl Connection {
 
     /// Writes what waits, as much as there is, in one go.
     async fn deliver(&mut self, first: Out) -> Result<(), End> {
-        let mut frames = Vec::new();
-        let mut windows = Vec::new();
+        let mut batch = Batch::default();
         let mut next = Some(first);
         while let Some(out) = next {
-            self.unfold(out, &mut frames, &mut windows);
-            next = (frames.len() < MAX_GATHERED)
+            self.unfold(out, &mut batch);
+            next = (batch.frames.len() < MAX_GATHERED)
                 .then(|| self.queue.try_recv().ok())
                 .flatten();
         }
         let write = async {
-            for frame in frames {
+            for frame in batch.frames {
                 self.ws.feed(Message::Text(frame)).await?;
             }
             self.ws.flush().await
@@ -387,12 +399,12 @@ impl Connection {
     }
 
     /// Turns one entry of the outbox into the frames that it means now.
-    fn unfold(
-        &mut self,
-        out: Out,
-        frames: &mut Vec<Utf8Bytes>,
-        windows: &mut Vec<tokio::sync::OwnedSemaphorePermit>,
-    ) {
+    fn unfold(&mut self, out: Out, batch: &mut Batch) {
+        let Batch {
+            frames,
+            windows,
+            held,
+        } = batch;
         match out {
             Out::Text(frame) => frames.push(frame),
             Out::Answer(frame) => {
@@ -406,11 +418,13 @@ impl Connection {
             } => {
                 if self.subs.is_open(sub) {
                     frames.extend(stored);
-                    windows.push(window);
+                    let (own, of_all) = window.into_held();
+                    windows.push(own);
+                    held.push(of_all);
                 }
             }
-            Out::QueryDone { sub, result } => self.subs.query_done(sub, result, frames),
-            Out::Live(live) => self.subs.live(live, frames),
+            Out::QueryDone { sub, result } => self.subs.query_done(sub, result, batch),
+            Out::Live(live) => self.subs.live(live, batch),
             Out::NegOpened { session, result } => {
                 frames.extend(self.sessions.opened(session, result))
             }
@@ -484,9 +498,7 @@ impl Drop for Connection {
     }
 }
 
-async fn wait_for_room(
-    parked: &mut Option<(Unverified, BoxFuture<'static, Option<Room>>)>,
-) -> Option<Room> {
+async fn wait_for_room(parked: &mut Option<(Unverified, BoxFuture<'static, Room>)>) -> Room {
     match parked {
         Some((_, room)) => room.await,
         None => std::future::pending().await,

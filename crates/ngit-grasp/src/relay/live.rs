@@ -255,6 +255,7 @@ impl Delivery {
                 sub: *sub,
                 event: Arc::clone(event),
                 seq,
+                held: None,
             };
             match reader.outbox.live(live) {
                 Ok(()) => self.metrics.relay.live_deliveries.inc(),
@@ -280,7 +281,13 @@ mod tests {
         let store = Arc::new(Store::in_memory());
         let metrics = Arc::new(Metrics::new().unwrap());
         let (driver, _inbox) = driver::channel();
-        let (ingest, _) = Ingest::start(0, 1024, &store, &driver, &metrics).unwrap();
+        let one = grasp_core::Limits {
+            ingest_bytes: 1024,
+            ..Default::default()
+        };
+        let shares = one.ingest_shares();
+        let (ingest, _) = Ingest::start(0, shares, &store, &driver, &metrics).unwrap();
+        let ingest = ingest.share(None);
         let event = testkit::Author::new(1).event(1, 1, &[], "");
         let unverified = || Unverified::parse(event.json(), &Default::default()).unwrap();
         let room = ingest.try_room(&unverified());

@@ -7,21 +7,24 @@ pub mod message;
 pub mod negentropy;
 pub mod outbox;
 mod query;
+mod windows;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grasp_core::limiter::{Limiter, Rate};
+use grasp_core::shares::Exceeded;
 use grasp_core::{Limits, Network, Service};
 use grasp_store::Store;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use self::live::ConnId;
+use self::windows::Windows;
 use crate::clock::Clock;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
-use crate::quota::Quota;
+use crate::quota::{Permit, Quota};
 
 /// Networks with a rate bucket, three for an IPv6 address: 100,000 x 80 bytes = 8 MB.
 const MAX_RATED_NETWORKS: usize = 100_000;
@@ -39,7 +42,9 @@ pub struct Relay {
     /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
     readers: Semaphore,
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
-    item_room: Arc<Semaphore>,
+    item_room: Quota,
+    /// What is on its way to all readers.
+    windows: Arc<Windows>,
     /// Values that filters of subscriptions and waiting COUNTs name.
     filter_values: Quota,
     network_rate: Mutex<Limiter<Network>>,
@@ -67,9 +72,8 @@ impl Relay {
         let rate = Rate::per_minute(limits.events_per_minute_per_ip);
         Self {
             readers: Semaphore::new(cores.max(2)),
-            item_room: Arc::new(Semaphore::new(
-                limits.neg_items_total.min(Semaphore::MAX_PERMITS),
-            )),
+            item_room: Quota::new(limits.neg_item_shares()),
+            windows: Arc::new(Windows::new(limits.outbox_shares())),
             filter_values: Quota::new(limits.filter_value_shares()),
             network_rate: Mutex::new(Limiter::new(rate, MAX_RATED_NETWORKS)),
             next_conn: AtomicU64::new(0),
@@ -100,20 +104,23 @@ impl Relay {
     /// Room for so many items more, until the holder is dropped.
     fn take_room(
         &self,
+        network: Option<Network>,
         items: usize,
-        mine: &mut Option<OwnedSemaphorePermit>,
+        mine: &mut Permit,
     ) -> Result<(), String> {
-        let busy = || {
-            "rate-limited: too many events in open sessions and counts, try again later".to_owned()
-        };
-        let items = u32::try_from(items).map_err(|_| busy())?;
-        let more = Arc::clone(&self.item_room)
-            .try_acquire_many_owned(items)
-            .map_err(|_| busy())?;
-        match mine {
-            Some(room) => room.merge(more),
-            None => *mine = Some(more),
-        }
+        let account = self.item_room.account(network.map(Into::into));
+        let more = account.take(items).map_err(|exceeded| {
+            let shares = self.limits.neg_item_shares();
+            let (most, whose) = match exceeded {
+                Exceeded::Network => (shares.per_network, "from your address"),
+                Exceeded::InAll => (shares.in_all, "on this relay"),
+            };
+            format!(
+                "rate-limited: more than {most} events in open sessions and counts {whose}, try \
+                 again later"
+            )
+        })?;
+        mine.add(more);
         Ok(())
     }
 

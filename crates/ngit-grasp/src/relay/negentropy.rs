@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use grasp_core::{EventId, Filter, Limits, Timestamp};
+use grasp_core::{EventId, Filter, Network, Timestamp};
 use grasp_store::{Budget, Progress, Query, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Relay;
 use super::outbox::{Out, Outbox, SubKey};
 use super::query::failed;
 use crate::clock::unix_now;
+use crate::quota::Permit;
 
 /// Index rows read in one slice: a few milliseconds.
 const SLICE: Budget = Budget(10_000);
@@ -20,7 +20,7 @@ const SLICE: Budget = Budget(10_000);
 /// A session that is ready, with the answer to its first message.
 pub struct Opened {
     pub items: Arc<NegentropyStorageVector>,
-    pub room: Option<OwnedSemaphorePermit>,
+    pub room: Permit,
     pub reply: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn open(
 ) {
     let _turn = outbox.turn().await;
     let started = Instant::now();
-    let result = opened(&relay, filter, frame).await;
+    let result = opened(&relay, outbox.network(), filter, frame).await;
     relay.metrics.relay.query("NEG", started.elapsed());
     outbox.send(Out::NegOpened { session, result });
 }
@@ -55,9 +55,14 @@ pub(super) async fn step(
     outbox.send(Out::NegReply { session, result });
 }
 
-async fn opened(relay: &Relay, filter: Filter, frame: Vec<u8>) -> Result<Opened, String> {
+async fn opened(
+    relay: &Relay,
+    network: Option<Network>,
+    filter: Filter,
+    frame: Vec<u8>,
+) -> Result<Opened, String> {
     let limit = relay.limits.neg_frame_bytes;
-    let (found, room) = collect(relay, filter).await?;
+    let (found, room) = collect(relay, network, filter).await?;
     let slice = relay.read(move |_| {
         let items = seal(found)?;
         let reply = reconcile(&items, &frame, limit)?;
@@ -75,12 +80,13 @@ type Found = Vec<(Timestamp, EventId)>;
 
 async fn collect(
     relay: &Relay,
+    network: Option<Network>,
     filter: Filter,
-) -> Result<(Found, Option<OwnedSemaphorePermit>), String> {
-    let most = relay.limits.neg_items;
+) -> Result<(Found, Permit), String> {
+    let most = relay.limits.session_items(network);
     let mut query = Query::new(vec![filter], most.saturating_add(1), Want::Ids);
     let mut found = Vec::new();
-    let mut room = None;
+    let mut room = Permit::default();
     loop {
         let before = found.len();
         let slice = relay.read(move |store| {
@@ -91,22 +97,17 @@ async fn collect(
         let progress;
         (query, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
         if found.len() > most {
-            return Err(too_many(&relay.limits));
+            return Err(format!(
+                "blocked: more than {most} events match, narrow the filter"
+            ));
         }
-        relay.take_room(found.len() - before, &mut room)?;
+        relay.take_room(network, found.len() - before, &mut room)?;
         match progress {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => return Ok((found, room)),
             Err(error) => return Err(failed(&error)),
         }
     }
-}
-
-fn too_many(limits: &Limits) -> String {
-    format!(
-        "blocked: more than {} events match, narrow the filter",
-        limits.neg_items
-    )
 }
 
 fn seal(found: Found) -> Result<NegentropyStorageVector, String> {

@@ -1,16 +1,18 @@
 //! What waits to be written to one connection. Three kinds of traffic, each with its own bound:
 //! answers by the events in flight, query results by a window that the query waits for, and
-//! live events by bytes, beyond which the reader is too slow and is dropped.
+//! live events by bytes, beyond which the reader is too slow and is dropped. Those of the last two
+//! kinds have a bound over all connections, too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Event, Limits, Seq};
+use grasp_core::{Event, Limits, Network, Seq};
 use grasp_store::Completeness;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::negentropy::Opened;
+use super::windows::{Held, Window, Windows};
 
 /// Names one subscription or session of one connection, also after its id was used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,7 +26,7 @@ pub enum Out {
     Stored {
         sub: SubKey,
         frames: Vec<Utf8Bytes>,
-        window: OwnedSemaphorePermit,
+        window: Reserved,
     },
     /// The query of a subscription ended; it saw everything below `bound`.
     QueryDone {
@@ -47,6 +49,8 @@ pub struct LiveEvent {
     pub event: Arc<Event>,
     /// `None`: not stored, so no query can have sent it.
     pub seq: Option<Seq>,
+    /// Until it is written.
+    pub held: Option<Held>,
 }
 
 impl LiveEvent {
@@ -55,6 +59,23 @@ impl LiveEvent {
         self.event.json().len() + 128
     }
 }
+
+/// A part of the window, taken before a slice is read, so that nobody reads what cannot be sent.
+pub struct Reserved {
+    own: OwnedSemaphorePermit,
+    held: Held,
+}
+
+impl Reserved {
+    /// Of all readers' windows, for what is being written.
+    pub fn into_held(self) -> (OwnedSemaphorePermit, Held) {
+        (self.own, self.held)
+    }
+}
+
+/// What a slice is expected to bring at most: the largest event. What it brings beyond is counted
+/// when it is there, and keeps the next one waiting.
+const SLICE_BYTES: usize = 256 * 1024;
 
 /// The reader does not keep up.
 #[derive(Debug)]
@@ -66,32 +87,37 @@ pub struct Outbox {
     window: Arc<Semaphore>,
     turns: Arc<Semaphore>,
     shared: Arc<Shared>,
+    /// This reader's part of everybody's.
+    part: Arc<Window>,
+    network: Option<Network>,
 }
 
 struct Shared {
     live_bytes: AtomicUsize,
     live_limit: usize,
     window_bytes: usize,
-    too_slow: AtomicBool,
-    dropped: Notify,
 }
 
 impl Outbox {
-    pub fn new(limits: &Limits) -> (Self, mpsc::UnboundedReceiver<Out>) {
+    pub fn new(
+        limits: &Limits,
+        network: Option<Network>,
+        windows: &Arc<Windows>,
+    ) -> (Self, mpsc::UnboundedReceiver<Out>) {
         let window_bytes = limits.query_window_bytes;
         let (queue, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
             live_bytes: AtomicUsize::new(0),
             live_limit: limits.outbox_bytes,
             window_bytes,
-            too_slow: AtomicBool::new(false),
-            dropped: Notify::new(),
         };
         let outbox = Self {
             queue,
             window: Arc::new(Semaphore::new(window_bytes)),
             turns: Arc::new(Semaphore::new(limits.queries_at_once)),
             shared: Arc::new(shared),
+            part: windows.join(network),
+            network,
         };
         (outbox, receiver)
     }
@@ -106,26 +132,50 @@ impl Outbox {
         Arc::clone(&self.turns).acquire_owned().await.ok()
     }
 
-    /// Waits until the reader has taken enough of what the query sent before.
-    pub async fn stored(&self, sub: SubKey, frames: Vec<Utf8Bytes>) {
-        let bytes: usize = frames.iter().map(|frame| frame.as_str().len()).sum();
-        let share = u32::try_from(bytes.min(self.shared.window_bytes)).unwrap_or(u32::MAX);
-        let window = Arc::clone(&self.window);
-        if let Ok(window) = window.acquire_many_owned(share).await {
-            self.send(Out::Stored {
-                sub,
-                frames,
-                window,
-            });
-        }
+    /// Who reads; `None` is not counted.
+    pub fn network(&self) -> Option<Network> {
+        self.network
     }
 
-    pub fn live(&self, live: LiveEvent) -> Result<(), TooSlow> {
+    /// Waits until the reader has taken enough of what its queries sent before, and its network of
+    /// what they sent to all its readers. `None` never comes.
+    pub async fn reserve(&self) -> Option<Reserved> {
+        let bytes = SLICE_BYTES.min(self.shared.window_bytes);
+        let share = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let own = Arc::clone(&self.window).acquire_many_owned(share).await;
+        let own = own.ok()?;
+        let held = self.part.wait(bytes).await;
+        Some(Reserved { own, held })
+    }
+
+    /// Never waits: the frames are in memory either way.
+    pub fn stored(&self, sub: SubKey, frames: Vec<Utf8Bytes>, mut window: Reserved) {
+        let bytes: usize = frames.iter().map(|frame| frame.as_str().len()).sum();
+        let reserved = window.own.num_permits();
+        if bytes < reserved {
+            drop(window.own.split(reserved - bytes));
+        } else if let Ok(more) = u32::try_from(bytes - reserved)
+            && let Ok(more) = Arc::clone(&self.window).try_acquire_many_owned(more)
+        {
+            window.own.merge(more);
+        }
+        window.held.resize(bytes);
+        self.send(Out::Stored {
+            sub,
+            frames,
+            window,
+        });
+    }
+
+    pub fn live(&self, mut live: LiveEvent) -> Result<(), TooSlow> {
         let bytes = live.bytes();
         let before = self.shared.live_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > self.shared.live_limit {
-            self.shared.too_slow.store(true, Ordering::Relaxed);
-            self.shared.dropped.notify_one();
+            self.part.drop_reader();
+            return Err(TooSlow);
+        }
+        live.held = Some(self.part.add(bytes));
+        if self.is_too_slow() {
             return Err(TooSlow);
         }
         self.send(Out::Live(live));
@@ -138,13 +188,11 @@ impl Outbox {
     }
 
     pub fn is_too_slow(&self) -> bool {
-        self.shared.too_slow.load(Ordering::Relaxed)
+        self.part.is_too_slow()
     }
 
     /// Completes when the reader has become too slow.
     pub async fn too_slow(&self) {
-        while !self.is_too_slow() {
-            self.shared.dropped.notified().await;
-        }
+        self.part.too_slow().await;
     }
 }

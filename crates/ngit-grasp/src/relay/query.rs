@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Filter, Seq};
+use grasp_core::{Filter, Network, Seq};
 use grasp_store::{Budget, Completeness, Progress, Query, Store, StoreError, Want};
 
-use super::Relay;
 use super::message;
 use super::outbox::{Out, Outbox, SubKey};
+use super::{Gone, Relay};
 use crate::clock::unix_now;
+use crate::quota::Permit;
 
 /// Cursor steps of a slice that sends nothing: about 5 ms.
 const COUNT_SLICE: Budget = Budget(10_000);
@@ -41,6 +42,7 @@ async fn send_stored(
     let mut query = Query::new(filters, relay.limits.query_results, Want::Json);
     loop {
         let name = Arc::clone(name);
+        let window = outbox.reserve().await.ok_or_else(|| Gone.to_string())?;
         let slice = relay.read(move |store| slice(store, query, &name)).await;
         let Slice {
             query: rest,
@@ -49,7 +51,7 @@ async fn send_stored(
         } = slice.map_err(|gone| gone.to_string())?;
         query = rest;
         if !frames.is_empty() {
-            outbox.stored(sub, frames).await;
+            outbox.stored(sub, frames, window);
         }
         match progress {
             Ok(Progress::More) => {}
@@ -83,7 +85,7 @@ fn slice(store: &Store, mut query: Query, name: &str) -> Slice {
 pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, filters: Vec<Filter>) {
     let _turn = outbox.turn().await;
     let started = Instant::now();
-    let frame = match counted(&relay, filters).await {
+    let frame = match counted(&relay, outbox.network(), filters).await {
         Ok((count, approximate)) => message::count(&name, count, approximate),
         Err(reason) => message::closed(&name, &reason),
     };
@@ -91,14 +93,18 @@ pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, fil
     outbox.send(Out::Text(frame));
 }
 
-async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), String> {
+async fn counted(
+    relay: &Relay,
+    network: Option<Network>,
+    filters: Vec<Filter>,
+) -> Result<(usize, bool), String> {
     // A limit says how many events to send; a COUNT sends none.
     let filters = filters.into_iter().map(|filter| Filter {
         limit: None,
         ..filter
     });
     let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
-    let (mut count, mut room) = (0, None);
+    let (mut count, mut room) = (0, Permit::default());
     loop {
         let slice = relay.read(move |store| {
             let mut found = 0;
@@ -109,7 +115,7 @@ async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), S
         query = rest;
         count += found;
         if query.remembers() {
-            relay.take_room(found, &mut room)?;
+            relay.take_room(network, found, &mut room)?;
         }
         match progress {
             Ok(Progress::More) => {}

@@ -28,7 +28,8 @@ use super::nip11::Document;
 use super::oversize::Skipped;
 use super::{Place, Shared};
 use crate::driver::Turn;
-use crate::ingest::{Lane, Reply, Room, Word};
+use crate::ingest::{Lane, Reply, Room, Share, Word};
+use crate::quota::Holder;
 
 /// Frames of one connection that were read and whose consequences are not over.
 pub(super) const UNANSWERED: usize = 256;
@@ -119,8 +120,9 @@ struct Connection {
     /// For the next frame; without it none is read.
     turn: Option<OwnedSemaphorePermit>,
     lane: Lane,
+    share: Share,
     /// An event that waits for room; nothing is read meanwhile.
-    parked: Option<(Unverified, SubNo, BoxFuture<'static, Option<Room>>)>,
+    parked: Option<(Unverified, SubNo, BoxFuture<'static, Room>)>,
     heard: bool,
     ticks: Interval,
     ticked: u32,
@@ -152,6 +154,7 @@ impl Connection {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             comparisons: Comparisons::new(Arc::clone(&shared.desk)),
+            share: shared.ingest.share(Some(Holder::Relay(line.relay))),
             shared,
             line,
             url,
@@ -203,7 +206,10 @@ impl Connection {
                 Ok(())
             }
             Some(document) = self.describing.join_next() => self.on_described(document.ok().flatten()),
-            room = wait_for_room(&mut self.parked), if self.parked.is_some() => self.unpark(room),
+            room = wait_for_room(&mut self.parked), if self.parked.is_some() => {
+                self.unpark(room);
+                Ok(())
+            }
             _ = self.ticks.tick() => {
                 self.tick();
                 Ok(())
@@ -277,12 +283,10 @@ impl Connection {
     // Handing on
 
     fn take(&mut self, event: Unverified, sub: SubNo) {
-        match self.shared.ingest.try_room(&event) {
+        match self.share.try_room(&event) {
             Some(room) => self.submit(event, sub, room),
             None => {
-                let ingest = self.shared.ingest.clone();
-                let units = ingest.units(&event);
-                let room = Box::pin(async move { ingest.room(units).await });
+                let room = Box::pin(self.share.room(&event));
                 self.parked = Some((event, sub, room));
             }
         }
@@ -296,12 +300,10 @@ impl Connection {
         ingest.submit(&mut self.lane, event, origin, reply, room);
     }
 
-    fn unpark(&mut self, room: Option<Room>) -> Result<(), End> {
-        let (Some((event, sub, _)), Some(room)) = (self.parked.take(), room) else {
-            return Err(End::Closed);
-        };
-        self.submit(event, sub, room);
-        Ok(())
+    fn unpark(&mut self, room: Room) {
+        if let Some((event, sub, _)) = self.parked.take() {
+            self.submit(event, sub, room);
+        }
     }
 }
 
@@ -314,9 +316,7 @@ impl Reply for Answered {
     }
 }
 
-async fn wait_for_room(
-    parked: &mut Option<(Unverified, SubNo, BoxFuture<'static, Option<Room>>)>,
-) -> Option<Room> {
+async fn wait_for_room(parked: &mut Option<(Unverified, SubNo, BoxFuture<'static, Room>)>) -> Room {
     match parked {
         Some((_, _, room)) => room.await,
         None => std::future::pending().await,

@@ -7,9 +7,9 @@ use axum::extract::ws::Utf8Bytes;
 use grasp_core::Filter;
 use negentropy::NegentropyStorageVector;
 use rustc_hash::FxHashMap;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
+use crate::quota::Permit;
 use crate::relay::message::{self, Rejected};
 use crate::relay::outbox::{Outbox, SubKey};
 use crate::relay::{Relay, negentropy as neg};
@@ -37,7 +37,7 @@ enum Stage {
 
 struct Ready {
     items: Arc<NegentropyStorageVector>,
-    _room: Option<OwnedSemaphorePermit>,
+    _room: Permit,
 }
 
 impl Sessions {

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::ws::Utf8Bytes;
 use grasp_core::{Filter, Network, Seq};
 use grasp_store::Completeness;
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use super::Batch;
 use super::values::{Named, Values};
 use crate::relay::live::ConnId;
 use crate::relay::message::{self, Rejected};
@@ -124,23 +124,23 @@ impl Subscriptions {
         &mut self,
         key: SubKey,
         result: Result<(Seq, Completeness), String>,
-        frames: &mut Vec<Utf8Bytes>,
+        batch: &mut Batch,
     ) {
         let Some(sub) = self.subs.get_mut(&key) else {
             return;
         };
         match result {
             Ok((from, completeness)) => {
-                frames.push(message::eose(&sub.name, completeness));
+                batch.frames.push(message::eose(&sub.name, completeness));
                 let before = std::mem::replace(&mut sub.stage, Stage::Live { from });
                 if let Stage::Stored { held } = before {
                     for live in held {
-                        self.live(live, frames);
+                        self.live(live, batch);
                     }
                 }
             }
             Err(reason) => {
-                frames.push(message::closed(&sub.name, &reason));
+                batch.frames.push(message::closed(&sub.name, &reason));
                 self.names.retain(|_, named| *named != key);
                 self.relay.live.unsubscribe(self.conn, key);
                 self.forget(key);
@@ -148,7 +148,7 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn live(&mut self, live: LiveEvent, frames: &mut Vec<Utf8Bytes>) {
+    pub(super) fn live(&mut self, live: LiveEvent, batch: &mut Batch) {
         let Some(sub) = self.subs.get_mut(&live.sub) else {
             return self.outbox.live_done(live.bytes());
         };
@@ -157,7 +157,9 @@ impl Subscriptions {
             Stage::Live { from } => {
                 self.outbox.live_done(live.bytes());
                 if live.seq.is_none_or(|seq| seq >= *from) {
-                    frames.push(message::event(&sub.name, live.event.json()));
+                    let frame = message::event(&sub.name, live.event.json());
+                    batch.frames.push(frame);
+                    batch.held.extend(live.held);
                 }
             }
         }

@@ -23,7 +23,7 @@ use crate::relay::live;
 struct Silent {
     relay: Arc<Relay>,
     phase: watch::Sender<Phase>,
-    _inbox: driver::Inbox,
+    inbox: driver::Inbox,
 }
 
 impl Silent {
@@ -32,10 +32,16 @@ impl Silent {
     }
 
     fn with(limits: Limits) -> Self {
+        Self::checking(limits, 0)
+    }
+
+    /// With threads that check events, which then wait for a driver that answers none.
+    fn checking(limits: Limits, threads: usize) -> Self {
         let store = Arc::new(Store::in_memory());
         let metrics = Arc::new(Metrics::new().unwrap());
         let (driver, inbox) = driver::channel();
-        let (ingest, _) = Ingest::start(0, 1 << 20, &store, &driver, &metrics).unwrap();
+        let (ingest, _) =
+            Ingest::start(threads, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
         let (live, _) = live::start(Arc::clone(&metrics)).unwrap();
         let (phase, watching) = watch::channel(Phase::Running);
         let relay = Relay::new(
@@ -51,7 +57,7 @@ impl Silent {
         Self {
             relay: Arc::new(relay),
             phase,
-            _inbox: inbox,
+            inbox,
         }
     }
 
@@ -177,5 +183,83 @@ async fn the_filters_of_one_address_do_not_take_the_place_of_another_ones() {
     assert!(
         refused.contains("blocked: more than 10"),
         "the second one: {refused}"
+    );
+}
+
+#[tokio::test]
+async fn the_events_of_one_address_do_not_take_the_memory_of_all() {
+    let limits = Limits {
+        event_bytes: 4 * 1024,
+        ingest_bytes: 64 * 1024,
+        ..Limits::default()
+    };
+    let silent = Silent::checking(limits, 1);
+    let author = testkit::Author::new(1);
+    let large = |n: u64| author.event(1, testkit::now() - n, &[], &"x".repeat(3_000));
+    let mut hostile = silent.connect_from(Some("203.0.113.9")).await;
+    for n in 0..30 {
+        let text = format!(r#"["EVENT",{}]"#, large(n).json());
+        hostile.send(Said::text(text)).await.unwrap();
+    }
+    let patience = Duration::from_secs(10);
+    let submitted = async || loop {
+        // The connection's task needs this thread.
+        tokio::task::yield_now().await;
+        match silent.inbox.next(Duration::from_millis(1)) {
+            Some(driver::Heard::Submitted(submission)) => break submission,
+            _ => continue,
+        }
+    };
+    let mut held = vec![timeout(patience, submitted()).await.expect("one of many")];
+    let other = large(1_000);
+    let mut bystander = silent.connect_from(Some("198.51.100.20")).await;
+    let text = format!(r#"["EVENT",{}]"#, other.json());
+    bystander.send(Said::text(text)).await.unwrap();
+    while held.last().is_some_and(|last| last.event.id != other.id) {
+        held.push(
+            timeout(patience, submitted())
+                .await
+                .expect("the bystander's"),
+        );
+    }
+    assert!(held.len() <= 4, "{} of one address before it", held.len());
+}
+
+#[tokio::test]
+async fn the_sessions_of_one_address_do_not_take_the_room_of_all() {
+    let limits = Limits {
+        neg_items_total: 32,
+        ..Limits::default()
+    };
+    let silent = Silent::with(limits);
+    let author = testkit::Author::new(1);
+    for n in 1..=3 {
+        let event = author.event(1, n, &[], "");
+        silent.relay.store.apply([&event]).unwrap();
+    }
+    let open = |name: usize| Said::text(format!(r#"["NEG-OPEN","{name}",{{}},"61"]"#));
+    let mut hostile = silent.connect_from(Some("203.0.113.9")).await;
+    hostile.send(open(0)).await.unwrap();
+    assert!(answer(&mut hostile).await.starts_with(r#"["NEG-MSG","0""#));
+    hostile.send(open(1)).await.unwrap();
+    let refused = answer(&mut hostile).await;
+    let says = "rate-limited: more than 4 events in open sessions and counts from your address";
+    assert!(refused.contains(says), "{refused}");
+    let mut bystander = silent.connect_from(Some("198.51.100.20")).await;
+    bystander.send(open(0)).await.unwrap();
+    assert!(
+        answer(&mut bystander)
+            .await
+            .starts_with(r#"["NEG-MSG","0""#)
+    );
+    let more = [4, 5].map(|n| author.event(1, n, &[], ""));
+    for event in more {
+        silent.relay.store.apply([&event]).unwrap();
+    }
+    bystander.send(open(1)).await.unwrap();
+    let refused = answer(&mut bystander).await;
+    assert!(
+        refused.contains("blocked: more than 4 events match"),
+        "{refused}"
     );
 }

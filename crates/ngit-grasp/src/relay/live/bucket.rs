@@ -1,16 +1,11 @@
 //! The filters that are filed under one value, and how many of them each reader has there.
 
 use grasp_core::Network;
+use grasp_core::limits::{FILED_PER_CONNECTION, FILED_PER_NETWORK};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ConnId;
 
-/// Filters of one connection under one value: one of each of its subscriptions. An event meets
-/// the filters under its own values, so this times a hundred nanoseconds is what one connection
-/// can make it cost for each of them.
-pub const MAX_PER_CONNECTION: u32 = 256;
-/// And of one network: 1,024 x 100 ns = 0.1 ms.
-pub const MAX_PER_NETWORK: u32 = 1_024;
 /// Up to here nobody is counted.
 pub const FEW: usize = 16;
 
@@ -36,10 +31,10 @@ impl Holder {
             let shares = u32::try_from(shares).unwrap_or(u32::MAX);
             (
                 Share::Network(level),
-                MAX_PER_NETWORK.saturating_mul(shares),
+                FILED_PER_NETWORK.saturating_mul(shares),
             )
         });
-        let own = (Share::Connection(self.conn), MAX_PER_CONNECTION);
+        let own = (Share::Connection(self.conn), FILED_PER_CONNECTION);
         std::iter::once(own).chain(networks)
     }
 }
@@ -78,14 +73,14 @@ impl Bucket {
         few.iter().chain(many.into_iter().flatten()).copied()
     }
 
-    /// How much of what it may have here a holder has, in parts of [`MAX_PER_CONNECTION`].
+    /// How much of what it may have here a holder has, in parts of [`FILED_PER_CONNECTION`].
     pub fn load(&self, holder: Holder) -> u32 {
         let Self::Crowd(crowd) = self else {
             return 0;
         };
         let part = |(share, most): (Share, u32)| {
             let held = crowd.held.get(&share).copied().unwrap_or(0);
-            u64::from(held) * u64::from(MAX_PER_CONNECTION) / u64::from(most)
+            u64::from(held) * u64::from(FILED_PER_CONNECTION) / u64::from(most)
         };
         let largest = holder.shares().map(part).max().unwrap_or(0);
         u32::try_from(largest).unwrap_or(u32::MAX)

@@ -3,9 +3,10 @@
 //! once. How many one reader may have under a value is bounded, so that an event costs what it
 //! matches, and little more.
 
+use grasp_core::limits::{FILED_PER_CONNECTION, FILED_PER_NETWORK};
 use rustc_hash::FxHashMap;
 
-use super::bucket::{Bucket, FEW, Holder, MAX_PER_CONNECTION, MAX_PER_NETWORK};
+use super::bucket::{Bucket, FEW, Holder};
 use super::prepared::{Prepared, Probe};
 
 /// A subscription's place in the index.
@@ -15,7 +16,7 @@ pub struct SubRef(usize);
 /// Each list of a filter has a value under which this reader has as many as it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "blocked: more than {MAX_PER_CONNECTION} filters of one connection, or {MAX_PER_NETWORK} of one \
+    "blocked: more than {FILED_PER_CONNECTION} filters of one connection, or {FILED_PER_NETWORK} of one \
      address, with the same values"
 )]
 pub struct Crowded;
@@ -201,7 +202,7 @@ impl<T> Index<T> {
         }
         match least {
             None => Ok(0),
-            Some((load, list)) if load < MAX_PER_CONNECTION => Ok(list),
+            Some((load, list)) if load < FILED_PER_CONNECTION => Ok(list),
             Some(_) => Err(Crowded),
         }
     }

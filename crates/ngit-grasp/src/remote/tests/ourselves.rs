@@ -32,7 +32,7 @@ fn serve(stage: &Stage, events: &[Event]) -> (String, watch::Sender<Phase>) {
     store.apply(events).unwrap();
     let (metrics, limits) = (Arc::new(Metrics::new().unwrap()), Limits::default());
     let (driver, _) = driver::channel();
-    let (ingest, _) = Ingest::start(1, limits.ingest_bytes, &store, &driver, &metrics).unwrap();
+    let (ingest, _) = Ingest::start(1, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
     let (live, _) = live::start(Arc::clone(&metrics)).unwrap();
     let listener = stage.wait(TcpListener::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();

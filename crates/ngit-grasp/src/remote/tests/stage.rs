@@ -70,7 +70,8 @@ impl Stage {
             Arc::new(Store::in_memory()),
             Arc::new(Metrics::new().unwrap()),
         );
-        let (ingest, _) = Ingest::start(1, limits.ingest_bytes, &store, &driver, &metrics).unwrap();
+        let (ingest, _) =
+            Ingest::start(1, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
         let remotes = Remotes::start(options, limits, &store, ingest, driver, &metrics).unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         drop(_inside);

@@ -131,7 +131,7 @@ fn filters_that_share_one_value_are_told_apart_by_another() {
     }
     let (found, compared) = filing.matches(&event(1, &[&["t", "hot"]]));
     assert_eq!(found, ["reader"]);
-    assert!(compared <= 1 + MAX_PER_NETWORK as usize, "{compared}");
+    assert!(compared <= 1 + FILED_PER_NETWORK as usize, "{compared}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn filters_that_nothing_tells_apart_are_refused_beyond_a_share() {
         refused += usize::from(filing.insert("hostile", holder, &[&filter]).is_err());
     }
     // A value, or a kind.
-    let filed = 2 * MAX_PER_NETWORK as usize;
+    let filed = 2 * FILED_PER_NETWORK as usize;
     assert_eq!(refused, 100_000 - filed);
     let reader = filing.insert("reader", reader(), &[r##"{"#t":["hot"],"kinds":[1]}"##]);
     assert!(reader.is_ok(), "somebody else is not refused");
@@ -156,7 +156,7 @@ fn filters_that_nothing_tells_apart_are_refused_beyond_a_share() {
 fn a_refused_subscription_leaves_nothing_behind() {
     let mut filing = Filing::default();
     let vain = r#"{"until":1}"#;
-    for _ in 0..MAX_PER_CONNECTION {
+    for _ in 0..FILED_PER_CONNECTION {
         filing.insert("a", at(1, HOSTILE), &[vain]).unwrap();
     }
     let refused = filing.insert("b", at(1, HOSTILE), &[r#"{"kinds":[1]}"#, vain]);
