@@ -9,6 +9,7 @@ pub mod guard;
 pub mod http;
 mod lookup;
 pub mod nip11;
+mod oversize;
 mod ports;
 mod reconcile;
 #[cfg(test)]

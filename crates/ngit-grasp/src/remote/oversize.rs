@@ -86,9 +86,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for WithoutOversize<S> {
                 }
                 this.unread = 0..read;
             }
-            let input = this.input.get(this.unread.clone()).unwrap_or_default();
-            let used = this.frames.take(input, &mut this.output);
-            this.unread.start += used;
+            // All of it at once: whoever reads counts small portions of a head as an attack.
+            while !this.unread.is_empty() {
+                let input = this.input.get(this.unread.clone()).unwrap_or_default();
+                let used = this.frames.take(input, &mut this.output);
+                this.unread.start += used;
+            }
         }
     }
 }
@@ -117,7 +120,10 @@ enum Stage {
     /// The answer to the upgrade; so many bytes of its end have come.
     Head(usize),
     FrameHead,
-    Payload { left: u64, fate: Fate },
+    Payload {
+        left: u64,
+        fate: Fate,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +190,9 @@ impl Frames {
                 1
             }
             Stage::Payload { left, fate } => {
-                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                let taken = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
                 let bytes = input.get(..taken).unwrap_or_default();
                 match fate {
                     Fate::Pass => out.extend_from_slice(bytes),
@@ -275,7 +283,9 @@ fn payload_len(head: &[u8]) -> Option<u64> {
 }
 
 fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
