@@ -80,7 +80,7 @@ pub struct Connection {
 impl Connection {
     pub fn new(relay: Arc<Relay>, peer: Peer, ws: WebSocket) -> Self {
         let limits = &relay.limits;
-        let (outbox, queue) = Outbox::new(limits);
+        let (outbox, queue) = Outbox::new(limits, peer.network);
         let id = relay.next_conn();
         relay.live.join(id, outbox.clone());
         let mut ticks = interval(

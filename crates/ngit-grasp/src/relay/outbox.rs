@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Event, Limits, Seq};
+use grasp_core::{Event, Limits, Network, Seq};
 use grasp_store::Completeness;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -62,6 +62,7 @@ pub struct TooSlow;
 
 #[derive(Clone)]
 pub struct Outbox {
+    network: Option<Network>,
     queue: mpsc::UnboundedSender<Out>,
     window: Arc<Semaphore>,
     turns: Arc<Semaphore>,
@@ -77,7 +78,7 @@ struct Shared {
 }
 
 impl Outbox {
-    pub fn new(limits: &Limits) -> (Self, mpsc::UnboundedReceiver<Out>) {
+    pub fn new(limits: &Limits, network: Option<Network>) -> (Self, mpsc::UnboundedReceiver<Out>) {
         let window_bytes = limits.query_window_bytes;
         let (queue, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
@@ -88,12 +89,18 @@ impl Outbox {
             dropped: Notify::new(),
         };
         let outbox = Self {
+            network,
             queue,
             window: Arc::new(Semaphore::new(window_bytes)),
             turns: Arc::new(Semaphore::new(limits.queries_at_once)),
             shared: Arc::new(shared),
         };
         (outbox, receiver)
+    }
+
+    /// To whom is charged what is read for this connection.
+    pub fn network(&self) -> Option<Network> {
+        self.network
     }
 
     /// Never waits. A closed connection takes nothing and loses nothing.

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::ws::Utf8Bytes;
-use grasp_core::{Filter, Seq};
+use grasp_core::{Filter, Network, Seq};
 use grasp_store::{Budget, Completeness, Progress, Query, Store, StoreError, Want};
 
 use super::Relay;
 use super::message;
 use super::outbox::{Out, Outbox, SubKey};
 use crate::clock::unix_now;
-
-/// Cursor steps of a slice that sends nothing: about 5 ms.
-const COUNT_SLICE: Budget = Budget(10_000);
 
 /// Sends the stored events of a subscription and then the end of its query.
 pub(super) async fn stored(
@@ -41,12 +38,12 @@ async fn send_stored(
     let mut query = Query::new(filters, relay.limits.query_results, Want::Json);
     loop {
         let name = Arc::clone(name);
-        let slice = relay.read(move |store| slice(store, query, &name)).await;
+        let slice = relay.read(outbox.network(), move |store| slice(store, query, &name));
         let Slice {
             query: rest,
             frames,
             progress,
-        } = slice.map_err(|gone| gone.to_string())?;
+        } = slice.await.map_err(|error| error.to_string())?;
         query = rest;
         if !frames.is_empty() {
             outbox.stored(sub, frames).await;
@@ -83,7 +80,7 @@ fn slice(store: &Store, mut query: Query, name: &str) -> Slice {
 pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, filters: Vec<Filter>) {
     let _turn = outbox.turn().await;
     let started = Instant::now();
-    let frame = match counted(&relay, filters).await {
+    let frame = match counted(&relay, outbox.network(), filters).await {
         Ok((count, approximate)) => message::count(&name, count, approximate),
         Err(reason) => message::closed(&name, &reason),
     };
@@ -91,7 +88,11 @@ pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, fil
     outbox.send(Out::Text(frame));
 }
 
-async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), String> {
+async fn counted(
+    relay: &Relay,
+    network: Option<Network>,
+    filters: Vec<Filter>,
+) -> Result<(usize, bool), String> {
     // A limit says how many events to send; a COUNT sends none.
     let filters = filters.into_iter().map(|filter| Filter {
         limit: None,
@@ -100,12 +101,12 @@ async fn counted(relay: &Relay, filters: Vec<Filter>) -> Result<(usize, bool), S
     let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
     let (mut count, mut room) = (0, None);
     loop {
-        let slice = relay.read(move |store| {
+        let slice = relay.read(network, move |store| {
             let mut found = 0;
-            let progress = store.advance(&mut query, COUNT_SLICE, unix_now(), |_| found += 1);
+            let progress = store.advance(&mut query, Budget::SLICE, unix_now(), |_| found += 1);
             (query, found, progress)
         });
-        let (rest, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
+        let (rest, found, progress) = slice.await.map_err(|error| error.to_string())?;
         query = rest;
         count += found;
         if query.remembers() {

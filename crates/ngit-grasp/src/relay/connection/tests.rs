@@ -2,8 +2,6 @@ use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::get;
 use futures_util::StreamExt as _;
-use grasp_core::{Limits, Service};
-use grasp_store::Store;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -13,11 +11,8 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use tungstenite::Message as Said;
 
 use super::*;
-use crate::clock::Clock;
 use crate::driver;
-use crate::ingest::Ingest;
-use crate::metrics::Metrics;
-use crate::relay::live;
+use crate::relay::tests::silent;
 
 /// A relay on which nobody checks events: answers never come.
 struct Silent {
@@ -28,22 +23,8 @@ struct Silent {
 
 impl Silent {
     fn new() -> Self {
-        let store = Arc::new(Store::in_memory());
-        let metrics = Arc::new(Metrics::new().unwrap());
-        let (driver, inbox) = driver::channel();
-        let (ingest, _) = Ingest::start(0, 1 << 20, &store, &driver, &metrics).unwrap();
-        let (live, _) = live::start(Arc::clone(&metrics)).unwrap();
         let (phase, watching) = watch::channel(Phase::Running);
-        let relay = Relay::new(
-            store,
-            ingest,
-            live,
-            Limits::default(),
-            metrics,
-            Clock::start(),
-            Service::of_url("http://a.example").unwrap(),
-            watching,
-        );
+        let (relay, inbox) = silent(watching);
         Self {
             relay: Arc::new(relay),
             phase,
