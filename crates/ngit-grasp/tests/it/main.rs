@@ -37,6 +37,7 @@ mod nips;
 mod owner;
 mod packaging;
 mod purge;
+mod query_load;
 mod repair;
 mod shown;
 mod status;
