@@ -14,6 +14,7 @@ const ORDER: [&[&str]; 10] = [
         "limiter",
         "relay_url",
         "shares",
+        "fair_queue",
     ],
     &["limits", "service"],
     &["event", "filter"],

@@ -19,6 +19,7 @@ pub mod clone_url;
 pub mod core;
 pub mod event;
 pub mod facts;
+pub mod fair_queue;
 pub mod filter;
 pub mod git;
 pub mod hunt;

@@ -7,6 +7,7 @@ pub mod message;
 pub mod negentropy;
 pub mod outbox;
 mod query;
+mod readers;
 mod windows;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,10 @@ use grasp_core::limiter::{Limiter, Rate};
 use grasp_core::shares::Exceeded;
 use grasp_core::{Limits, Network, Service};
 use grasp_store::Store;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use self::live::ConnId;
+use self::readers::Readers;
 use self::windows::Windows;
 use crate::clock::Clock;
 use crate::ingest::Ingest;
@@ -39,8 +41,8 @@ pub struct Relay {
     pub clock: Clock,
     pub service: Service,
     pub phase: watch::Receiver<Phase>,
-    /// Slices of queries at once; each waits for its turn anew, so that queries share evenly.
-    readers: Semaphore,
+    /// Slices of queries at once; each waits for its turn anew, and networks take turns.
+    readers: Arc<Readers>,
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
     item_room: Quota,
     /// What is on its way to all readers.
@@ -51,10 +53,15 @@ pub struct Relay {
     next_conn: AtomicU64,
 }
 
-/// A part of the server that the relay cannot do without is gone; only during shutdown.
+/// Why nothing was read.
 #[derive(Debug, thiserror::Error)]
-#[error("error: shutting down")]
-pub struct Gone;
+pub enum NotRead {
+    /// A part of the server that the relay cannot do without is gone; only during shutdown.
+    #[error("error: shutting down")]
+    Gone,
+    #[error("rate-limited: too many queries wait, try again later")]
+    Busy,
+}
 
 impl Relay {
     #[allow(clippy::too_many_arguments)]
@@ -71,7 +78,7 @@ impl Relay {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let rate = Rate::per_minute(limits.events_per_minute_per_ip);
         Self {
-            readers: Semaphore::new(cores.max(2)),
+            readers: Readers::new(cores.max(2), max_waiting(&limits)),
             item_room: Quota::new(limits.neg_item_shares()),
             windows: Arc::new(Windows::new(limits.outbox_shares())),
             filter_values: Quota::new(limits.filter_value_shares()),
@@ -124,15 +131,30 @@ impl Relay {
         Ok(())
     }
 
-    /// Runs one slice of reading on a thread that may wait for the disk.
+    /// Runs one slice of reading on a thread that may wait for the disk. Whoever asked for it may
+    /// be gone before it ends: the permit is the thread's.
     async fn read<T: Send + 'static>(
         &self,
+        network: Option<Network>,
         slice: impl FnOnce(&Store) -> T + Send + 'static,
-    ) -> Result<T, Gone> {
-        let _turn = self.readers.acquire().await.map_err(|_| Gone)?;
+    ) -> Result<T, NotRead> {
+        let permit = self.readers.acquire(network).await;
+        let permit = permit.map_err(|_| NotRead::Busy)?;
         let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || slice(&store))
-            .await
-            .map_err(|_| Gone)
+        let running = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            slice(&store)
+        });
+        running.await.map_err(|_| NotRead::Gone)
     }
 }
+
+/// Each connection has one slice at most of each query that is worked on, and of each NEG session:
+/// 1,000 x (4 + 16) = 20,000 x 100 bytes = 2 MB.
+fn max_waiting(limits: &Limits) -> usize {
+    let per_connection = limits.queries_at_once.saturating_add(limits.neg_sessions);
+    limits.connections.saturating_mul(per_connection).max(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use grasp_core::{EventId, Filter, Network, Timestamp};
+use grasp_core::{EventId, Filter, Limits, Network, Timestamp};
 use grasp_store::{Budget, Progress, Query, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
@@ -13,9 +13,6 @@ use super::outbox::{Out, Outbox, SubKey};
 use super::query::failed;
 use crate::clock::unix_now;
 use crate::quota::Permit;
-
-/// Index rows read in one slice: a few milliseconds.
-const SLICE: Budget = Budget(10_000);
 
 /// A session that is ready, with the answer to its first message.
 pub struct Opened {
@@ -48,9 +45,10 @@ pub(super) async fn step(
     frame: Vec<u8>,
 ) {
     let limit = relay.limits.neg_frame_bytes;
-    let result = match relay.read(move |_| reconcile(&items, &frame, limit)).await {
+    let read = relay.read(outbox.network(), move |_| reconcile(&items, &frame, limit));
+    let result = match read.await {
         Ok(result) => result,
-        Err(gone) => Err(gone.to_string()),
+        Err(error) => Err(error.to_string()),
     };
     outbox.send(Out::NegReply { session, result });
 }
@@ -63,12 +61,12 @@ async fn opened(
 ) -> Result<Opened, String> {
     let limit = relay.limits.neg_frame_bytes;
     let (found, room) = collect(relay, network, filter).await?;
-    let slice = relay.read(move |_| {
+    let slice = relay.read(network, move |_| {
         let items = seal(found)?;
         let reply = reconcile(&items, &frame, limit)?;
         Ok::<_, String>((items, reply))
     });
-    let (items, reply) = slice.await.map_err(|gone| gone.to_string())??;
+    let (items, reply) = slice.await.map_err(|error| error.to_string())??;
     Ok(Opened {
         items: Arc::new(items),
         room,
@@ -89,13 +87,13 @@ async fn collect(
     let mut room = Permit::default();
     loop {
         let before = found.len();
-        let slice = relay.read(move |store| {
+        let slice = relay.read(network, move |store| {
             let visit = |item: grasp_store::Found<'_>| found.push((item.created_at, item.id));
-            let progress = store.advance(&mut query, SLICE, unix_now(), visit);
+            let progress = store.advance(&mut query, Budget::SLICE, unix_now(), visit);
             (query, found, progress)
         });
         let progress;
-        (query, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
+        (query, found, progress) = slice.await.map_err(|error| error.to_string())?;
         if found.len() > most {
             return Err(format!(
                 "blocked: more than {most} events match, narrow the filter"

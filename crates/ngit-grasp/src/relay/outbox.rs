@@ -83,6 +83,7 @@ pub struct TooSlow;
 
 #[derive(Clone)]
 pub struct Outbox {
+    network: Option<Network>,
     queue: mpsc::UnboundedSender<Out>,
     window: Arc<Semaphore>,
     turns: Arc<Semaphore>,
@@ -112,6 +113,7 @@ impl Outbox {
             window_bytes,
         };
         let outbox = Self {
+            network,
             queue,
             window: Arc::new(Semaphore::new(window_bytes)),
             turns: Arc::new(Semaphore::new(limits.queries_at_once)),
@@ -120,6 +122,11 @@ impl Outbox {
             network,
         };
         (outbox, receiver)
+    }
+
+    /// To whom is charged what is read for this connection.
+    pub fn network(&self) -> Option<Network> {
+        self.network
     }
 
     /// Never waits. A closed connection takes nothing and loses nothing.

@@ -10,12 +10,9 @@ use grasp_store::{Budget, Completeness, Progress, Query, Store, StoreError, Want
 
 use super::message;
 use super::outbox::{Out, Outbox, SubKey};
-use super::{Gone, Relay};
+use super::{NotRead, Relay};
 use crate::clock::unix_now;
 use crate::quota::Permit;
-
-/// Cursor steps of a slice that sends nothing: about 5 ms.
-const COUNT_SLICE: Budget = Budget(10_000);
 
 /// Sends the stored events of a subscription and then the end of its query.
 pub(super) async fn stored(
@@ -42,13 +39,13 @@ async fn send_stored(
     let mut query = Query::new(filters, relay.limits.query_results, Want::Json);
     loop {
         let name = Arc::clone(name);
-        let window = outbox.reserve().await.ok_or_else(|| Gone.to_string())?;
-        let slice = relay.read(move |store| slice(store, query, &name)).await;
+        let window = outbox.reserve().await.ok_or_else(|| NotRead::Gone.to_string())?;
+        let slice = relay.read(outbox.network(), move |store| slice(store, query, &name));
         let Slice {
             query: rest,
             frames,
             progress,
-        } = slice.map_err(|gone| gone.to_string())?;
+        } = slice.await.map_err(|error| error.to_string())?;
         query = rest;
         if !frames.is_empty() {
             outbox.stored(sub, frames, window);
@@ -106,12 +103,12 @@ async fn counted(
     let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
     let (mut count, mut room) = (0, Permit::default());
     loop {
-        let slice = relay.read(move |store| {
+        let slice = relay.read(network, move |store| {
             let mut found = 0;
-            let progress = store.advance(&mut query, COUNT_SLICE, unix_now(), |_| found += 1);
+            let progress = store.advance(&mut query, Budget::SLICE, unix_now(), |_| found += 1);
             (query, found, progress)
         });
-        let (rest, found, progress) = slice.await.map_err(|gone| gone.to_string())?;
+        let (rest, found, progress) = slice.await.map_err(|error| error.to_string())?;
         query = rest;
         count += found;
         if query.remembers() {

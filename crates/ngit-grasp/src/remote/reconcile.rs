@@ -46,7 +46,7 @@ const MIN_FRAME: u32 = 4_096;
 /// What all comparisons share.
 pub struct Desk {
     store: Arc<Store>,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
     room: Arc<Semaphore>,
     beat: Duration,
 }
@@ -181,7 +181,7 @@ impl Desk {
         Self {
             beat: request_timeout / BEATS,
             store,
-            readers: Semaphore::new(READERS),
+            readers: Arc::new(Semaphore::new(READERS)),
             room: Arc::new(Semaphore::new(ITEMS)),
         }
     }
@@ -191,10 +191,15 @@ impl Desk {
         &self,
         piece: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, Complaint> {
-        let _turn = self.readers.acquire().await.map_err(|_| Complaint::Ours)?;
+        let permit = Arc::clone(&self.readers).acquire_owned().await;
+        let permit = permit.map_err(|_| Complaint::Ours)?;
         let store = Arc::clone(&self.store);
-        let done = tokio::task::spawn_blocking(move || piece(&store)).await;
-        done.map_err(|_| Complaint::Ours)
+        // The permit is the thread's: whoever waits for it may be gone before it ends.
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            piece(&store)
+        });
+        done.await.map_err(|_| Complaint::Ours)
     }
 
     /// All that is done before the relay is asked: our side, its first message, what the relay is

@@ -40,6 +40,7 @@ mod owner;
 mod packaging;
 mod pages;
 mod purge;
+mod query_load;
 mod repair;
 mod shown;
 mod status;

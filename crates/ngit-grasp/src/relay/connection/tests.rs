@@ -2,8 +2,7 @@ use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::get;
 use futures_util::StreamExt as _;
-use grasp_core::{Limits, Service};
-use grasp_store::Store;
+use grasp_core::Limits;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -13,11 +12,8 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use tungstenite::Message as Said;
 
 use super::*;
-use crate::clock::Clock;
 use crate::driver;
-use crate::ingest::Ingest;
-use crate::metrics::Metrics;
-use crate::relay::live;
+use crate::relay::tests::silent;
 
 /// A relay on which nobody checks events: answers never come.
 struct Silent {
@@ -37,23 +33,8 @@ impl Silent {
 
     /// With threads that check events, which then wait for a driver that answers none.
     fn checking(limits: Limits, threads: usize) -> Self {
-        let store = Arc::new(Store::in_memory());
-        let metrics = Arc::new(Metrics::new().unwrap());
-        let (driver, inbox) = driver::channel();
-        let (ingest, _) =
-            Ingest::start(threads, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
-        let (live, _) = live::start(Arc::clone(&metrics)).unwrap();
         let (phase, watching) = watch::channel(Phase::Running);
-        let relay = Relay::new(
-            store,
-            ingest,
-            live,
-            limits,
-            metrics,
-            Clock::start(),
-            Service::of_url("http://a.example").unwrap(),
-            watching,
-        );
+        let (relay, inbox) = silent(limits, threads, watching);
         Self {
             relay: Arc::new(relay),
             phase,
