@@ -180,7 +180,7 @@ enum Errand {
     /// Refs are set to what they should be.
     Mended(RepoId),
     Hidden(EventId),
-    Shown(Arc<Event>),
+    Shown(EventId),
     PrunePrepared(RepoId),
     Pruned(RepoId),
     /// Nothing follows.
@@ -454,7 +454,7 @@ impl Core {
             Some(Errand::Unheld(id)) => self.on_unheld(id, outcomes.is_ok()),
             Some(Errand::Joined(event)) => self.on_joined(&event, outcomes, facts),
             Some(Errand::Hidden(id)) => self.on_hidden(id, outcomes.is_ok(), facts),
-            Some(Errand::Shown(event)) => self.on_shown(&event, outcomes.is_ok(), facts),
+            Some(Errand::Shown(id)) => self.on_shown(id, outcomes.is_ok(), facts),
             _ => {}
         }
     }

@@ -282,7 +282,7 @@ impl Core {
                 self.on_missing(repo, event, lacking, &mut reads, facts);
             } else {
                 found.extend((!has_tip).then_some(event.id));
-                self.on_found(repo, event, facts);
+                self.on_found(repo, event);
             }
         }
         if !gone.is_empty() {
@@ -365,14 +365,12 @@ impl Core {
         }
     }
 
-    fn on_found(&mut self, repo: &RepoId, event: &Promise, facts: &dyn Facts) {
+    fn on_found(&mut self, repo: &RepoId, event: &Promise) {
         let id = event.id;
         self.lost.forget(&id);
-        if self.hidden.remove(&id)
-            && let Some(event) = facts.event(&id)
-        {
+        if self.hidden.remove(&id) {
             self.note_repair(repo, Repair::Shown);
-            self.commit(vec![Change::Show(id)], Errand::Shown(event));
+            self.commit(vec![Change::Show(id)], Errand::Shown(id));
         }
     }
 
@@ -383,21 +381,17 @@ impl Core {
         }
     }
 
-    pub(super) fn on_shown(&mut self, event: &Arc<Event>, shown: bool, facts: &dyn Facts) {
-        if facts.kind_of(&event.id).is_none() {
+    pub(super) fn on_shown(&mut self, id: EventId, shown: bool, facts: &dyn Facts) {
+        if facts.kind_of(&id).is_none() || shown && self.hidden.contains(&id) {
             return;
         }
-        if shown && self.hidden.contains(&event.id) {
-            return;
-        }
-        if shown {
+        if !shown {
+            self.hidden.insert(id);
+            self.check_places(self.promise(&id, facts), facts);
+        } else if let Some(event) = facts.event(&id) {
             // To those who asked while it was hidden, it is new.
-            let event = Arc::clone(event);
             self.effects
                 .push_back(Effect::Announce { event, seq: None });
-        } else {
-            self.hidden.insert(event.id);
-            self.check_places(Promise::of(event), facts);
         }
     }
 
