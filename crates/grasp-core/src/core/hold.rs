@@ -97,7 +97,7 @@ impl Core {
         let room = self.purgatory.room_for(&event, Guest::Anybody, limits);
         let room = known || room.is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
-            let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+            let until = self.believed().saturating_add(self.policy.limits.held_for);
             let causes = causes(&event);
             self.purgatory.insert(event, Needs::Arrival(causes), until);
         }
@@ -125,7 +125,7 @@ impl Core {
             return self.refuse(ticket, refusal);
         }
         let id = event.id;
-        let until = self.now.unix.saturating_add(limits.held_for);
+        let until = self.believed().saturating_add(limits.held_for);
         self.purgatory.insert(Arc::clone(&event), needs, until);
         self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {

@@ -113,7 +113,7 @@ impl Core {
         if !self.early_tips.has_room(repo, new.count()) {
             return Err(PushRefusal::TooManyTips);
         }
-        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        let until = self.believed().saturating_add(self.policy.limits.tip_for);
         for (id, tip) in early {
             self.early_tips.insert(repo.clone(), id, tip, until);
             // It may have waited for this in vain.

@@ -87,6 +87,18 @@ impl EarlyTips {
         Some((repo, event))
     }
 
+    /// The time that deadlines are written in has moved.
+    pub fn shift(&mut self, by: i64) {
+        for early in self.tips.values_mut().flatten() {
+            early.until = early.until.shifted(by);
+        }
+        let before = std::mem::take(&mut self.deadlines);
+        let moved = before.into_iter();
+        self.deadlines = moved
+            .map(|(until, event, repo)| (until.shifted(by), event, repo))
+            .collect();
+    }
+
     /// Until when it was kept.
     fn remove(&mut self, repo: &RepoId, event: &EventId) -> Option<Timestamp> {
         let early = self.tips.get_mut(event)?;
