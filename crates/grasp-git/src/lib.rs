@@ -21,6 +21,7 @@ mod refs;
 mod repo;
 mod report;
 mod serve;
+pub mod text;
 
 pub use adopt::share;
 pub use advert::{Protocol, Service, advertise};
