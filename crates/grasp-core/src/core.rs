@@ -45,7 +45,7 @@ use self::tips::Tips;
 use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
-use crate::clock::{Mono, Now};
+use crate::clock::{BelievedClock, Mono, Now};
 use crate::event::{Event, Kind};
 pub use crate::facts::{Facts, Seq, StoreOutcome};
 use crate::hunt::{Hunt, Order};
@@ -150,6 +150,8 @@ pub struct Core {
     sought: Sought,
     states: StateCache,
     now: Now,
+    /// For what is given up when its time is over. Events are judged by the wall clock itself.
+    clock: BelievedClock,
 }
 
 /// What an answer of the store or of git goes on with.
@@ -240,11 +242,12 @@ impl Core {
             sought: Sought::default(),
             states: StateCache::default(),
             now: Now::default(),
+            clock: BelievedClock::default(),
         }
     }
 
     pub fn handle(&mut self, input: Input, now: Now, facts: &dyn Facts) {
-        self.now = now;
+        self.set_time(now);
         self.schedule_first_sweep();
         match input {
             Input::Restore(restore) => self.on_restore(restore, facts),
@@ -277,12 +280,13 @@ impl Core {
     }
 
     pub fn handle_timeout(&mut self, now: Now, facts: &dyn Facts) {
-        self.now = now;
+        self.set_time(now);
         self.schedule_first_sweep();
         if matches!(self.sweep, Sweep::At(deadline) if deadline <= now.mono) {
             self.keys.forget_full(now.mono);
             self.sweep = Sweep::Running;
-            self.effects.push_back(Effect::Sweep { until: now.unix });
+            let until = self.surely_past();
+            self.effects.push_back(Effect::Sweep { until });
         }
         self.answer_overdue();
         self.look_at_next(facts);

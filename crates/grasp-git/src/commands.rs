@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use grasp_core::git::{ObjectId, RefName};
 
 use crate::pktline::{self, Packet, PacketError};
+use crate::text::is_plain;
 
 /// One line of a push. `None` is the null id: nothing before, or nothing after.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,6 +257,6 @@ fn malformed(line: &[u8]) -> Refusal {
 
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let visible = text.chars().filter(|c| !c.is_control());
+    let visible = text.chars().filter(|c| is_plain(*c));
     visible.take(MAX_SHOWN).collect()
 }

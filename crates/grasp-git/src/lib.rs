@@ -22,6 +22,7 @@ mod refs;
 mod repo;
 mod report;
 mod serve;
+pub mod text;
 mod wants;
 
 pub use adopt::share;

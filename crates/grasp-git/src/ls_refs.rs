@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::pktline::{self, Packet, PacketError};
 use crate::refs::RefSet;
+use crate::text::is_plain;
 
 /// What is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -144,6 +145,6 @@ fn text(line: &[u8]) -> String {
 }
 
 fn unknown(line: &str) -> LsRefsError {
-    let visible = line.chars().filter(|c| !c.is_control());
+    let visible = line.chars().filter(|c| is_plain(*c));
     LsRefsError::Unknown(visible.take(100).collect())
 }

@@ -12,6 +12,7 @@ use gix_odb::store::init::{Options, Slots};
 use grasp_core::git::{ObjectId, ObjectKind};
 
 use crate::error::GitError;
+use crate::text::is_plain;
 
 /// A repository's objects. Shared freely between threads; keeps indexes and packs mapped.
 pub struct Objects {
@@ -256,7 +257,7 @@ impl CommitSummary {
 }
 
 fn shortened(text: &str, max: usize) -> String {
-    let visible = text.trim().chars().filter(|c| !c.is_control());
+    let visible = text.trim().chars().filter(|c| is_plain(*c));
     visible.take(max).collect()
 }
 

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::commands::Capabilities;
 use crate::pktline::{self, Band};
+use crate::text::is_plain;
 
 /// What became of a push, which happens as a whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,7 +80,7 @@ fn plain(text: &str, most: usize) -> String {
 }
 
 fn unless_control(c: char) -> char {
-    if c.is_control() { ' ' } else { c }
+    if is_plain(c) { c } else { ' ' }
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
         Report {
             unpack_error: None,
             refs: vec!["refs/heads/a", "refs/heads/b"],
-            refused: Some("no\nway\u{1b}[31m"),
+            refused: Some("no\nway\u{1b}[31m\u{9b}\u{202e}"),
             messages: vec!["first\nsecond\u{7}"],
         }
     }

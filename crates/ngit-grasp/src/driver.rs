@@ -380,7 +380,7 @@ impl Driver {
                 let _ = asked.send(Report::of(&self.core, lately, now));
             }
             Message::Repository(repo, asked) => {
-                let _ = asked.send(RepoSync::of(&self.core, &repo, now.unix));
+                let _ = asked.send(RepoSync::of(&self.core, &repo, self.core.believed()));
             }
             Message::Stop => {
                 self.wind_down();

@@ -165,7 +165,7 @@ impl Performer {
 
     /// What an operator sees of the core.
     pub fn show(&mut self, core: &Core, now: Now) {
-        let waiting = waiting(core.purgatory().iter(), self.held_for, now.unix);
+        let waiting = waiting(core.purgatory().iter(), self.held_for, core.believed());
         for ((_, name), (count, oldest)) in HELD_KINDS.iter().zip(waiting) {
             self.metrics.relay.set_held(name, count, oldest);
         }

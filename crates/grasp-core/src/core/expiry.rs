@@ -1,4 +1,5 @@
-//! What has waited long enough. Deadlines are in unix seconds, because they outlive the process.
+//! What has waited long enough. Deadlines are in unix seconds, because they outlive the process, and
+//! of the time that is believed: a wall clock that jumps gives nothing up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::Core;
 use super::retry::Discard;
 use crate::admit::{Needs, Origin, Refusal, Verdict};
-use crate::clock::{Mono, Timestamp};
+use crate::clock::{Mono, Now, Timestamp};
 use crate::event::Event;
 use crate::facts::Facts;
 use crate::id::{EventId, Pubkey};
@@ -19,18 +20,46 @@ use crate::registry::Standing;
 const BUSY: Duration = Duration::from_secs(60);
 
 impl Core {
+    pub(super) fn set_time(&mut self, now: Now) {
+        self.now = now;
+        if let Some(by) = self.clock.observe(now) {
+            self.shift_deadlines(by);
+        }
+    }
+
+    /// The time in which deadlines of what is held are written.
+    pub fn believed(&self) -> Timestamp {
+        self.clock.unix(self.now)
+    }
+
+    /// What has ended before it is over by the wall clock, and by the one that is believed.
+    pub(super) fn surely_past(&self) -> Timestamp {
+        self.believed().min(self.now.unix)
+    }
+
+    /// Another time is believed from now on: what is held has as long to wait as before.
+    fn shift_deadlines(&mut self, by: i64) {
+        let held = self.purgatory.iter();
+        let held: Vec<_> = held.map(|held| (held.event.id, held.until)).collect();
+        for (id, until) in held {
+            self.purgatory.extend(&id, until.shifted(by));
+        }
+        self.early_tips.shift(by);
+        self.sought.shift(by);
+    }
+
     pub(super) fn next_expiry(&self) -> Option<Mono> {
         let held = self.purgatory.next_deadline();
         let tips = self.early_tips.next_deadline();
         let until = held.into_iter().chain(tips).min()?;
-        let wait = until.0.saturating_sub(self.now.unix.0);
+        let wait = until.0.saturating_sub(self.believed().0);
         Some(self.now.mono + Duration::from_secs(wait))
     }
 
     pub(super) fn expire(&mut self, facts: &dyn Facts) {
-        while let Some(id) = self.purgatory.expired(self.now.unix) {
+        while let Some(id) = self.purgatory.expired(self.believed()) {
             if self.is_busy(&id) {
-                let until = self.now.unix.saturating_add(BUSY);
+                let until = self.believed().saturating_add(BUSY);
                 self.purgatory.extend(&id, until);
             } else {
                 self.expire_one(&id, facts);
@@ -56,7 +85,7 @@ impl Core {
         let (event, needs) = (Arc::clone(&held.event), held.needs.clone());
         if matches!(needs, Needs::Release(_)) && self.could_join(&event, facts) {
             // What it waited for has come; only the disk has not taken it yet.
-            let until = self.now.unix.saturating_add(BUSY);
+            let until = self.believed().saturating_add(BUSY);
             return self.purgatory.extend(id, until);
         }
         self.tell_sync_expired(&event, &needs);
@@ -76,14 +105,14 @@ impl Core {
         });
         let held = states.filter_map(|id| self.purgatory.get(id));
         let until = held.map(|held| held.until).max();
-        until.filter(|until| *until > self.now.unix)
+        until.filter(|until| *until > self.believed())
     }
 
     /// The bare repository goes, the announcement stays in mind for a day.
     fn remember(&mut self, id: &EventId, repo: &RepoId, facts: &dyn Facts) {
         let reach = self.reach(repo);
         self.registry.set_standing(repo, Standing::Remembered);
-        let until = self.now.unix.saturating_add(REMEMBERED);
+        let until = self.believed().saturating_add(REMEMBERED);
         self.purgatory.remember(id, until);
         self.check_reach(repo, &reach, facts);
         self.forget_tips(repo);
@@ -134,7 +163,7 @@ impl Core {
 
     fn expire_tips(&mut self) {
         let mut expired: BTreeMap<RepoId, Vec<EventId>> = BTreeMap::new();
-        while let Some((repo, id)) = self.early_tips.take_expired(self.now.unix) {
+        while let Some((repo, id)) = self.early_tips.take_expired(self.believed()) {
             expired.entry(repo).or_default().push(id);
         }
         for (repo, ids) in expired {

@@ -102,7 +102,7 @@ impl Core {
         let room = self.purgatory.room_for(&event, None, guest, limits);
         let room = known || room.is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
-            let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+            let until = self.believed().saturating_add(self.policy.limits.held_for);
             let causes = causes(&event);
             self.purgatory.insert(event, Needs::Arrival(causes), until);
         }
@@ -133,7 +133,7 @@ impl Core {
             return self.refuse(ticket, refusal);
         }
         let id = event.id;
-        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        let until = self.believed().saturating_add(self.policy.limits.held_for);
         let held = Arc::clone(&event);
         self.purgatory.insert_from(held, needs, until, holder);
         self.purgatory.revive(&id);

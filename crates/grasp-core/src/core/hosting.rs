@@ -97,7 +97,7 @@ impl Core {
         if room.is_err() {
             return;
         }
-        let until = self.now.unix.saturating_add(limits.held_for);
+        let until = self.believed().saturating_add(limits.held_for);
         self.purgatory.extend(&id, until);
         self.purgatory.revive(&id);
         let reach = self.reach(repo);
@@ -198,7 +198,7 @@ impl Core {
 
     /// An announcement that says when it ends (NIP-40) ends its repository, too.
     pub(super) fn unhost_swept(&mut self, facts: &dyn Facts) {
-        for (repo, id) in self.registry.expired(self.now.unix) {
+        for (repo, id) in self.registry.expired(self.surely_past()) {
             if self.purgatory.get(&id).is_some() {
                 self.give_up(&id, &Refusal::Expired, facts);
             } else if facts.kind_of(&id).is_none() {

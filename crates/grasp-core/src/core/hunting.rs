@@ -41,6 +41,13 @@ impl Sought {
         self.until.get(repo).is_some_and(|until| *until > now)
     }
 
+    /// The time that deadlines are written in has moved.
+    pub fn shift(&mut self, by: i64) {
+        for until in self.until.values_mut() {
+            *until = until.shifted(by);
+        }
+    }
+
     pub fn is_full(&self) -> bool {
         let absent = self.absent.values().map(BTreeMap::len);
         absent.sum::<usize>() >= MAX_ABSENT
@@ -146,7 +153,7 @@ impl Core {
     }
 
     fn seek_for(&mut self, repo: &RepoId, span: Duration) {
-        let until = self.now.unix.saturating_add(span);
+        let until = self.believed().saturating_add(span);
         let sought = self.sought.until.entry(repo.clone()).or_default();
         *sought = until.max(*sought);
         self.hunt.expect(repo, Source::Synced, self.now.mono);
@@ -157,7 +164,7 @@ impl Core {
     pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId, wanted: Wanted) {
         // Those that were looked for in vain make room.
         if self.sought.is_full() {
-            let (until, now) = (&self.sought.until, self.now.unix);
+            let (until, now) = (&self.sought.until, self.believed());
             let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
             self.sought.absent.retain(|repo, _| is_sought(repo));
         }
@@ -267,7 +274,7 @@ impl Core {
             hidden: &self.hidden,
             sought: &self.sought,
             facts,
-            now: self.now.unix,
+            now: self.believed(),
         };
         (&mut self.hunt, lacking)
     }

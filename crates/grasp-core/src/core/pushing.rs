@@ -133,7 +133,7 @@ impl Core {
             self.reconsider(id, facts);
         }
         self.make_tip_room(repo, tips, network, facts)?;
-        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        let until = self.believed().saturating_add(self.policy.limits.tip_for);
         let early = tips
             .iter()
             .filter(|(id, _)| !self.is_place(repo, id, facts));

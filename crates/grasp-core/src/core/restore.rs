@@ -241,7 +241,7 @@ impl Core {
     }
 
     fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
-        let until = self.now.unix.saturating_add(self.policy.limits.tip_for);
+        let until = self.believed().saturating_add(self.policy.limits.tip_for);
         for (id, tip) in tips {
             let author = self.author_of(&id, facts);
             self.tips.insert(id, repo, author);

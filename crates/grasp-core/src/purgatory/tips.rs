@@ -193,6 +193,18 @@ impl EarlyTips {
         Some((repo, event))
     }
 
+    /// The time that deadlines are written in has moved.
+    pub fn shift(&mut self, by: i64) {
+        for early in self.tips.values_mut().flatten() {
+            early.until = early.until.shifted(by);
+        }
+        let before = std::mem::take(&mut self.deadlines);
+        let moved = before.into_iter();
+        self.deadlines = moved
+            .map(|(until, event, repo)| (until.shifted(by), event, repo))
+            .collect();
+    }
+
     /// It is no longer kept.
     pub fn remove(&mut self, repo: &RepoId, event: &EventId) -> Option<Early> {
         let early = self.tips.get_mut(event)?;

@@ -55,6 +55,8 @@ pub struct Scene {
     decisions: BTreeMap<PushId, Decision>,
     reports: BTreeMap<PushId, Result<(), PushRefusal>>,
     now: Duration,
+    /// Seconds by which the wall clock is wrong.
+    pub clock_off: i64,
     next: u64,
 }
 
@@ -86,6 +88,7 @@ impl Scene {
             decisions: BTreeMap::new(),
             reports: BTreeMap::new(),
             now: Duration::ZERO,
+            clock_off: 0,
             next: 0,
         };
         scene.feed(Input::Restored);
@@ -94,7 +97,7 @@ impl Scene {
 
     /// Seconds since the epoch, for what is signed now.
     pub fn unix(&self) -> u64 {
-        NOON + self.now.as_secs()
+        (NOON + self.now.as_secs()).saturating_add_signed(self.clock_off)
     }
 
     pub fn publish(&mut self, event: &Arc<Event>) -> Answer {

@@ -19,6 +19,8 @@ pub struct Stage {
     /// Nothing is ever on it: these stories answer for the store themselves.
     disk: Disk,
     second: u64,
+    /// Seconds by which the wall clock is wrong.
+    pub clock_off: i64,
     next_ticket: u64,
 }
 
@@ -37,6 +39,7 @@ impl Stage {
             core: Core::new(policy, 7),
             disk: Disk::default(),
             second: 0,
+            clock_off: 0,
             next_ticket: 0,
         };
         stage.core.handle_timeout(stage.now(), &stage.disk);
@@ -52,7 +55,7 @@ impl Stage {
     pub fn now(&self) -> Now {
         Now {
             mono: Mono(Duration::from_secs(self.second)),
-            unix: Timestamp(NOON + self.second),
+            unix: Timestamp((NOON + self.second).saturating_add_signed(self.clock_off)),
         }
     }
 

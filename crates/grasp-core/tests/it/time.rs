@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use grasp_core::git::ObjectId;
 use grasp_core::{Core, Effect, Input, Limits, Timestamp, Wake};
 
-use crate::stage::{NOON, Stage};
+use crate::scene::{Scene, announce, state};
+use crate::stage::{ALICE, NOON, Stage};
 
 #[test]
 fn a_new_core_asks_to_be_woken() {
@@ -47,4 +49,75 @@ fn a_timeout_before_its_time_does_nothing() {
     stage.at(10).timeout();
     stage.feed(Input::Swept { more: false });
     assert_eq!(stage.at(11).timeout(), []);
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: i64 = 24 * 60 * 60;
+
+/// B4: a time server that is wrong for a while, or a person who sets the clock.
+#[test]
+fn a_clock_that_jumps_and_comes_back_gives_nothing_up() {
+    for jump in [DAY, -DAY] {
+        let mut scene = Scene::new();
+        let announcement = announce(&scene, ALICE, &[]);
+        let first = state(&scene, ALICE, &[("refs/heads/main", ObjectId([1; 20]))]);
+        scene.publish(&announcement);
+        scene.publish(&first);
+        let held_for = scene.policy.limits.held_for;
+        let is_held = |scene: &Scene| scene.holds(&announcement) && scene.holds(&first);
+        scene.pass(MINUTE);
+        scene.clock_off = jump;
+        scene.pass(MINUTE * 5);
+        assert!(is_held(&scene), "while it is off by {jump}");
+        scene.clock_off = 0;
+        scene.pass(held_for - MINUTE * 8);
+        assert!(is_held(&scene), "after it was off by {jump}");
+        // And nothing has gained by it.
+        scene.pass(MINUTE * 3);
+        assert!(!scene.holds(&first), "after it was off by {jump}");
+    }
+}
+
+/// A machine that slept: its steady clock stood still.
+#[test]
+fn a_new_time_that_stands_is_believed_and_what_is_held_keeps_its_span() {
+    for jump in [DAY, -DAY] {
+        let mut scene = Scene::new();
+        scene.pass(MINUTE);
+        scene.clock_off = jump;
+        scene.pass(MINUTE * 24 * 60 - MINUTE * 5);
+        let late = announce(&scene, ALICE, &[]);
+        let first = state(&scene, ALICE, &[("refs/heads/main", ObjectId([1; 20]))]);
+        scene.publish(&late);
+        scene.publish(&first);
+        assert_ne!(scene.core.believed(), Timestamp(scene.unix()));
+        scene.pass(MINUTE * 10);
+        assert_eq!(scene.core.believed(), Timestamp(scene.unix()));
+        assert!(scene.holds(&first), "believed after it was off by {jump}");
+        scene.pass(scene.policy.limits.held_for - MINUTE * 11);
+        assert!(scene.holds(&first));
+        scene.pass(MINUTE * 2);
+        assert!(!scene.holds(&first));
+    }
+}
+
+/// B4: what says when it ends (NIP-40) is hidden by the wall clock, and removed when that is sure.
+#[test]
+fn a_clock_that_jumps_has_nothing_swept_that_has_not_ended() {
+    let swept_until = |effects: Vec<Effect>| {
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Sweep { until } => Some(until.0),
+            _ => None,
+        })
+    };
+    let mut stage = Stage::new();
+    assert_eq!(swept_until(stage.at(10).timeout()), Some(NOON + 10));
+    let mut second = 10;
+    for (off, believed) in [(DAY, 0), (-DAY, -DAY), (0, 0)] {
+        stage.feed(Input::Swept { more: false });
+        second += 100;
+        stage.clock_off = off;
+        let until = swept_until(stage.at(second).timeout());
+        assert_eq!(until, Some((NOON + second).saturating_add_signed(believed)));
+    }
 }

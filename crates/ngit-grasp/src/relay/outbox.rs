@@ -83,7 +83,6 @@ pub struct TooSlow;
 
 #[derive(Clone)]
 pub struct Outbox {
-    network: Option<Network>,
     queue: mpsc::UnboundedSender<Out>,
     window: Arc<Semaphore>,
     turns: Arc<Semaphore>,
@@ -113,7 +112,6 @@ impl Outbox {
             window_bytes,
         };
         let outbox = Self {
-            network,
             queue,
             window: Arc::new(Semaphore::new(window_bytes)),
             turns: Arc::new(Semaphore::new(limits.queries_at_once)),
@@ -122,11 +120,6 @@ impl Outbox {
             network,
         };
         (outbox, receiver)
-    }
-
-    /// To whom is charged what is read for this connection.
-    pub fn network(&self) -> Option<Network> {
-        self.network
     }
 
     /// Never waits. A closed connection takes nothing and loses nothing.

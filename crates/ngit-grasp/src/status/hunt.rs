@@ -78,7 +78,7 @@ impl HuntReport {
             repositories_waiting: totals.repositories,
             objects_missing: totals.missing,
             domains_resting,
-            held: held(core, now.unix),
+            held: held(core, core.believed()),
             repositories: hunt.longest(MOST, at),
             domains,
         }
