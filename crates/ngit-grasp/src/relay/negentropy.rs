@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use grasp_core::{EventId, Filter, Limits, Network, Timestamp};
+use grasp_core::{EventId, Filter, Network, Timestamp};
 use grasp_store::{Budget, Progress, Query, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 

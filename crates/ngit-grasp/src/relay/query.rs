@@ -39,7 +39,10 @@ async fn send_stored(
     let mut query = Query::new(filters, relay.limits.query_results, Want::Json);
     loop {
         let name = Arc::clone(name);
-        let window = outbox.reserve().await.ok_or_else(|| NotRead::Gone.to_string())?;
+        let window = outbox
+            .reserve()
+            .await
+            .ok_or_else(|| NotRead::Gone.to_string())?;
         let slice = relay.read(outbox.network(), move |store| slice(store, query, &name));
         let Slice {
             query: rest,

@@ -13,7 +13,8 @@ pub(super) fn silent(
     let store = Arc::new(Store::in_memory());
     let metrics = Arc::new(Metrics::new().unwrap());
     let (driver, inbox) = driver::channel();
-    let (ingest, _) = Ingest::start(threads, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
+    let (ingest, _) =
+        Ingest::start(threads, limits.ingest_shares(), &store, &driver, &metrics).unwrap();
     let (live, _) = live::start(Arc::clone(&metrics)).unwrap();
     let relay = Relay::new(
         store,
