@@ -4,6 +4,7 @@
 pub mod budget;
 mod caretaker;
 pub mod conversation;
+mod log;
 pub mod overview;
 mod repacking;
 pub mod room;
@@ -20,6 +21,7 @@ use grasp_core::{Identifier, Pubkey, RepoId};
 use grasp_git::fetch::clear_slices;
 use grasp_git::{GitError, Repo};
 
+use self::log::HostingLog;
 use self::repacking::Waiting;
 
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
@@ -43,6 +45,7 @@ pub struct Repositories {
     /// Bytes that the disk keeps free when they go.
     min_free: u64,
     waiting: Arc<Waiting>,
+    log: Arc<HostingLog>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +70,7 @@ impl Repositories {
             prune_grace: Duration::MAX,
             min_free: 0,
             waiting: Arc::default(),
+            log: Arc::default(),
         }
     }
 

@@ -90,7 +90,9 @@ impl Worker {
             }
             let outcome = self.perform(&repo, &task).map_err(|error| {
                 if !error.is_busy() {
-                    tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                    if self.repositories.log.has_line("failed", &repo) {
+                        tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                    }
                     self.metrics.git.failures.inc();
                 }
                 Failed
