@@ -1,7 +1,7 @@
 //! What sync has to tell becomes lines of the log and metrics.
 
 mod hunt;
-mod ration;
+pub(crate) mod ration;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

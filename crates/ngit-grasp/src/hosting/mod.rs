@@ -5,6 +5,7 @@ pub mod budget;
 mod caretaker;
 pub mod conversation;
 mod creating;
+mod log;
 pub mod overview;
 mod queue;
 mod repacking;
@@ -23,6 +24,7 @@ use grasp_git::fetch::clear_slices;
 use grasp_git::{GitError, Repo};
 
 use self::creating::Creating;
+use self::log::HostingLog;
 use self::repacking::Waiting;
 
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
@@ -50,6 +52,7 @@ pub struct Repositories {
     min_free: u64,
     waiting: Arc<Waiting>,
     creating: Arc<Creating>,
+    log: Arc<HostingLog>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +78,7 @@ impl Repositories {
             min_free: 0,
             waiting: Arc::default(),
             creating: Arc::default(),
+            log: Arc::default(),
         }
     }
 

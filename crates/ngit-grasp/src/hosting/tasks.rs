@@ -50,7 +50,7 @@ impl Repositories {
 
     fn create(&self, repo: &RepoId) -> Result<(), GitError> {
         let (_, created) = Repo::create(&self.dir(repo))?;
-        if created {
+        if created && self.log.has_line("created", repo) {
             tracing::info!(%repo, "repository created");
         }
         Ok(())
@@ -59,8 +59,10 @@ impl Repositories {
     fn remove_empty(&self, repo: &RepoId) -> Result<(), GitError> {
         if self.open(repo)?.is_empty()? {
             Repo::remove(&self.dir(repo))?;
-            tracing::info!(%repo, "empty repository of nobody removed");
-        } else {
+            if self.log.has_line("removed", repo) {
+                tracing::info!(%repo, "empty repository of nobody removed");
+            }
+        } else if self.log.has_line("left alone", repo) {
             tracing::warn!(%repo, "a repository is on disk and not announced; it is left alone");
         }
         Ok(())
@@ -80,7 +82,9 @@ impl Repositories {
             std::fs::create_dir_all(folder).map_err(io)?;
         }
         std::fs::rename(&from, &to).map_err(io)?;
-        tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
+        if self.log.has_line("put aside", repo) {
+            tracing::info!(%repo, to = %to.display(), "announcement gone, repository put aside");
+        }
         clear_unfinished(&to);
         Ok(())
     }

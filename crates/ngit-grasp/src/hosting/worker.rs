@@ -111,13 +111,15 @@ impl Worker {
         }
         let outcome = self.perform(repo, task).map_err(|error| {
             if !error.is_busy() {
-                tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                if self.repositories.log.has_line("failed", repo) {
+                    tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                }
                 self.metrics.git.failures.inc();
             }
             Failed
         });
         let took = started.elapsed();
-        if took >= QUEUE.slow_after {
+        if took >= QUEUE.slow_after && self.repositories.log.has_line("slow", repo) {
             tracing::warn!(%repo, task = name, seconds = took.as_secs(), "work on a repository was slow");
         }
         self.metrics.git.task(name, took.as_secs_f64());

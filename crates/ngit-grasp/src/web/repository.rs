@@ -4,6 +4,7 @@ use askama::Template;
 use grasp_core::RepoId;
 use grasp_core::git::RefName;
 use grasp_core::nip34::announcement::all_values;
+use grasp_git::text::marked;
 use grasp_git::{CommitSummary, GitError, Objects, Ref, RefSet, Repo};
 
 use super::network::Look;
@@ -40,7 +41,7 @@ struct Page<'a> {
     browse_url: String,
     web: Vec<&'a str>,
     maintainers: Vec<String>,
-    head: &'a str,
+    head: String,
     branches: Vec<Row>,
     tags: Vec<Row>,
     more: usize,
@@ -130,7 +131,10 @@ pub fn repository(mut found: Found<'_>, http_url: &str, domain: &str) -> Result<
             .take(MAX_LINKS)
             .collect(),
         maintainers: overview.maintainers.iter().map(|key| key.npub()).collect(),
-        head: refs.head.as_ref().map_or("", |head| short(head)),
+        head: refs
+            .head
+            .as_ref()
+            .map_or_else(String::new, |head| shortened(short(head), MAX_NAME)),
         branches,
         tags,
         more: hidden(&refs),
@@ -273,11 +277,11 @@ fn row(name: &RefName, at: &Ref, objects: &Objects, budget: &mut ReadBudget) -> 
     }
 }
 
-/// The beginning of a text that may have any length.
+/// The beginning of a text that may have any length and any characters.
 fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", marked(text.get(..end).unwrap_or_default())),
+        None => marked(text),
     }
 }
 
@@ -298,6 +302,13 @@ fn hidden(refs: &RefSet) -> usize {
 mod tests {
     use super::*;
     use grasp_core::{Identifier, Pubkey};
+
+    #[test]
+    fn a_strangers_text_is_shown_in_bounds_and_turns_nothing_around() {
+        assert_eq!(shortened("grün", 4), "grün");
+        assert_eq!(shortened("grüner", 4), "grün…");
+        assert_eq!(shortened("a\u{202e}b\u{9b}", 4), "a\u{fffd}b\u{fffd}");
+    }
 
     #[test]
     fn a_clone_url_is_one_that_we_take_for_ours() {

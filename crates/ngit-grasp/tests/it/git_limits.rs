@@ -117,7 +117,7 @@ impl HeldRefs {
     }
 }
 
-/// Lists of refs and pages are held up, so that they are many at once.
+/// Lists of refs are held up, so that they are many at once; pages take none of their places.
 #[tokio::test]
 async fn a_flood_of_looks_is_told_to_come_back() {
     let server = grasp_with(&[
@@ -145,9 +145,10 @@ async fn a_flood_of_looks_is_told_to_come_back() {
     let looking = || async { metric(&server, "ngit_git_looking") == 4.0 };
     eventually("all places are taken", looking).await;
     assert_busy(&ask(&refs, one), "your address");
-    assert_busy(&ask(&page, one), "your address");
     let elsewhere = path(&server, &other);
-    assert_eq!(ask(&elsewhere, "198.51.100.8").status, 200);
+    let others_refs = format!("{elsewhere}/info/refs?service=git-upload-pack");
+    assert_eq!(ask(&others_refs, "198.51.100.8").status, 200);
+    assert_eq!(ask(&elsewhere, one).status, 200, "a page has its own slots");
     held.let_go();
     let ended = || async {
         held.wake();
