@@ -8,6 +8,7 @@ const ORDER: [&[&str]; 10] = [
     &["id", "clock", "network"],
     &[
         "backoff",
+        "byte_quota",
         "clone_url",
         "git",
         "limiter",

@@ -1,6 +1,7 @@
 //! The one state machine. Rules live in the modules before it; here they are put in order.
 
 mod deletion;
+mod disk;
 mod effect;
 mod expiry;
 mod hold;
@@ -16,8 +17,10 @@ mod pushing;
 mod restore;
 mod retry;
 mod settle;
+mod state_cache;
 mod syncing;
 mod tips;
+mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::disk::SyncedBytes;
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 use self::hold::Line;
 use self::hunting::Sought;
@@ -35,7 +39,10 @@ use self::pruning::Prunes;
 use self::pushing::Push;
 use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
+use self::state_cache::StateCache;
+use self::syncing::Told;
 use self::tips::Tips;
+use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
 use crate::clock::{Mono, Now};
@@ -45,12 +52,13 @@ use crate::hunt::{Hunt, Order};
 use crate::id::{EventId, Pubkey};
 use crate::limiter::{Limiter, Rate};
 use crate::nip34::{Identifier, RepoId};
-use crate::purgatory::{EarlyTips, Purgatory};
+use crate::purgatory::{EarlyTips, Holder, Purgatory};
 use crate::registry::Registry;
 use crate::sync::{Sync, Timer};
 pub use crate::ticket::{Job, PushId, Ticket};
 
-/// Expired events are hidden from readers at once; the sweep only gives their space back.
+/// Expired and deleted events are hidden from readers at once; the sweep only gives their space
+/// back.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// So that machines started together do not all sweep in the same second.
 const SWEEP_JITTER: Duration = Duration::from_secs(10);
@@ -63,6 +71,8 @@ pub enum Wake {
     SweepExpired,
     /// A held event or a tip without its event has waited long enough.
     Expire,
+    /// A submitter has waited long enough for git.
+    AnswerHeld,
     /// Something failed and is tried again.
     Retry,
     /// Many events waited for one that has come, and not all of them were looked at.
@@ -101,6 +111,7 @@ pub struct Core {
     sweep: Sweep,
     registry: Registry,
     purgatory: Purgatory,
+    unanswered: Unanswered,
     jobs: FxHashMap<Job, Errand>,
     next_job: u64,
     /// One at a time for repositories that hang together, by their identifier and the owner of the
@@ -132,8 +143,12 @@ pub struct Core {
     /// Stored events that no reader sees, because their objects are gone.
     hidden: FxHashSet<EventId>,
     sync: Sync,
+    synced_bytes: SyncedBytes,
+    disk_low: bool,
+    told: Told,
     hunt: Hunt,
     sought: Sought,
+    states: StateCache,
     now: Now,
 }
 
@@ -183,6 +198,7 @@ enum Sweep {
 impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
+        let synced_bytes = SyncedBytes::new(&policy.limits.sync);
         let sync = Sync::new(policy.limits.sync.clone(), seed);
         let hunt = Hunt::new(policy.limits.hunt.clone());
         Self {
@@ -195,6 +211,7 @@ impl Core {
             keys: Limiter::new(rate, MAX_RATED_KEYS),
             sweep: Sweep::Unscheduled,
             purgatory: Purgatory::default(),
+            unanswered: Unanswered::default(),
             jobs: FxHashMap::default(),
             next_job: 0,
             settling: FxHashMap::default(),
@@ -216,8 +233,12 @@ impl Core {
             hidden: FxHashSet::default(),
             prunes: Prunes::default(),
             sync,
+            synced_bytes,
+            disk_low: false,
+            told: Told::default(),
             hunt,
             sought: Sought::default(),
+            states: StateCache::default(),
             now: Now::default(),
         }
     }
@@ -245,6 +266,7 @@ impl Core {
                 network,
             } => self.on_push(push, repo, &commands, &present, network, facts),
             Input::PushTaken { push, taken } => self.on_push_taken(push, taken, facts),
+            Input::DiskLow(low) => self.disk_low = low,
             Input::Remote { relay, conn, word } => self.on_remote(relay, conn, word, facts),
             Input::Flowing { fetch, bytes } => self.on_flowing(fetch, bytes),
             Input::Arrived(fetch) => self.hunt.on_arrived(fetch, self.now.mono),
@@ -262,6 +284,7 @@ impl Core {
             self.sweep = Sweep::Running;
             self.effects.push_back(Effect::Sweep { until: now.unix });
         }
+        self.answer_overdue();
         self.look_at_next(facts);
         self.expire(facts);
         self.retry(facts);
@@ -291,6 +314,7 @@ impl Core {
         [
             sweep.map(|at| (at, Wake::SweepExpired)),
             self.next_expiry().map(|at| (at, Wake::Expire)),
+            self.unanswered.next().map(|at| (at, Wake::AnswerHeld)),
             retry.map(|at| (at, Wake::Retry)),
             again.map(|at| (at, Wake::LookAgain)),
             self.prunes.next().map(|at| (at, Wake::Prune)),
@@ -350,11 +374,18 @@ impl Core {
         if self.is_held_already(ticket, &event.id, facts) {
             return;
         }
-        match self.judge(&event, origin, facts) {
+        let verdict = self.judge(&event, origin, facts);
+        if !matches!(verdict, Verdict::Drop(_))
+            && let Err(refusal) = self.spend_disk(&event, origin)
+        {
+            return self.refuse(ticket, refusal);
+        }
+        match verdict {
             Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
             Verdict::Hold(needs) => {
                 let id = event.id;
-                self.on_hold(ticket, event, needs, facts);
+                let holder = Holder::of(origin);
+                self.on_hold(ticket, event, needs, holder, facts);
                 self.expect_data(&id, hunting::source(origin));
             }
             Verdict::Store if event.kind.is_ephemeral() => {

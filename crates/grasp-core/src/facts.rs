@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::event::{Address, Event, Kind};
-use crate::id::EventId;
-use crate::nip34::{Rank, RepoId};
+use crate::id::{EventId, Pubkey};
+use crate::nip34::{PullRequest, Rank, RepoId};
 
 /// An event's place in the order of commits. A query that saw everything below `n` and a live
 /// stream that starts at `n` miss nothing and repeat nothing.
@@ -49,25 +49,51 @@ impl Applied {
     }
 }
 
+/// A stored issue, patch, pull request or update, as far as an index knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RootRow {
+    pub created_at: Timestamp,
+    pub id: EventId,
+    pub kind: Kind,
+}
+
+/// What a stored pull request or update says of git.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullRequestRow {
+    pub author: Pubkey,
+    pub says: PullRequest,
+}
+
 /// What is stored, and so served. A store that cannot say does not answer: what is not here is
 /// put away and taken down.
+///
+/// The core asks on the one thread that decides, so that almost every question is answered from
+/// small rows, in microseconds. [`Facts::event`] and [`Facts::newest`] parse: a large event takes a
+/// millisecond, and whoever asks for several of them bounds how many.
 pub trait Facts {
     fn kind_of(&self, id: &EventId) -> Option<Kind>;
 
+    /// Parses.
     fn event(&self, id: &EventId) -> Option<Arc<Event>>;
 
-    /// The version of a replaceable or addressable event that stands.
+    /// The version of a replaceable or addressable event that stands. Parses.
     fn newest(&self, address: &Address) -> Option<Arc<Event>>;
+
+    /// Which version stands at an address.
+    fn rank_at(&self, address: &Address) -> Option<Rank>;
+
+    /// `None` for what is not stored, and for other kinds.
+    fn pull_request(&self, id: &EventId) -> Option<PullRequestRow>;
 
     /// The state that a repository has, or had when it was announced last.
     fn applied(&self, repo: &RepoId) -> Option<Applied>;
 
     /// Stored events of these kinds that name this repository, updates of pull requests perhaps
-    /// only through their root. A bounded number of them.
-    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>>;
+    /// only through their root. A bounded number of each kind, the newest.
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<RootRow>;
 
-    /// Stored updates of this pull request. A bounded number of them.
-    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>>;
+    /// Stored updates of this pull request. A bounded number of them, the newest.
+    fn updates(&self, pull_request: &EventId) -> Vec<RootRow>;
 
     /// A stored event names this one, by id or address, through `a A e E q`.
     fn is_named(&self, event: &Event) -> bool;

@@ -6,13 +6,14 @@
 //! `grasp-sim` does the same in virtual time.
 //!
 //! Modules are ordered; a module uses only those before it:
-//! `id, clock, network → backoff, clone_url, git, limiter, relay_url, shares → limits, service →
-//! event, filter → facts, ticket, auth, nip34 → registry → admit → purgatory, push → hunt, sync →
+//! `id, clock, network → backoff, byte_quota, clone_url, git, limiter, relay_url, shares → limits,
+//! service → event, filter → facts, ticket, auth, nip34 → registry → admit → purgatory, push → hunt, sync →
 //! core`.
 
 pub mod admit;
 pub mod auth;
 pub mod backoff;
+pub mod byte_quota;
 pub mod clock;
 pub mod clone_url;
 pub mod core;

@@ -16,6 +16,11 @@ pub use self::bounds::{Amount, Bound};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
+const GIB: u64 = 1024 * 1024 * 1024;
+
+/// States of the store that the core keeps parsed, by the size of their refs. One of the longest that
+/// an event may be (2,500 refs) takes 0.3 MB: 200 of these, or 60,000 of a usual repository.
+pub const STATE_CACHE_BYTES: usize = 64 * MIB;
 
 /// Filters of one connection that are filed under one value: one of each of its subscriptions. An
 /// event meets the filters under its own values, so this times a hundred nanoseconds is what one
@@ -33,8 +38,8 @@ pub struct Limits {
     /// One event's JSON.
     pub event_bytes: usize,
     pub content_bytes: usize,
-    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, so one
-    /// event costs at most 200 kB of index.
+    /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, and two where it
+    /// names something (`a`, `e`, `q`), so one event costs at most 400 kB of index.
     pub tags: usize,
     /// How far ahead of our clock an event may be dated.
     pub created_at_ahead: Duration,
@@ -102,6 +107,8 @@ pub struct Limits {
     pub held_events: usize,
     /// Their JSON; parsed they take about three times as much.
     pub held_bytes: usize,
+    /// One announcement that waits: whoever announces has shown nothing yet.
+    pub held_announcement_bytes: usize,
     /// Announcements that have expired and are kept in mind for a day, with a quarter as many bytes
     /// as what waits: 16 MiB, or 3.2 KiB each.
     pub remembered_announcements: usize,
@@ -154,6 +161,15 @@ impl Load {
         self.events <= most.events && self.bytes <= most.bytes
     }
 
+    #[must_use]
+    pub fn times(self, shares: u64) -> Self {
+        let shares = usize::try_from(shares).unwrap_or(usize::MAX);
+        Self {
+            events: self.events.saturating_mul(shares),
+            bytes: self.bytes.saturating_mul(shares),
+        }
+    }
+
     fn without_a_quarter(self) -> Self {
         Self {
             events: self.events - self.events / 4,
@@ -180,6 +196,14 @@ impl Limits {
         Load {
             events: self.held_per_key,
             bytes: self.held_bytes_per_key,
+        }
+    }
+
+    /// Of one network, whatever keys it uses: a sixteenth, 1,250 events and 4 MiB.
+    pub fn held_of_network(&self) -> Load {
+        Load {
+            events: self.held_events.div_ceil(16),
+            bytes: self.held_bytes.div_ceil(16),
         }
     }
 
@@ -298,6 +322,12 @@ pub struct SyncLimits {
     pub wants: usize,
     /// Events that were refused for good, about 120 bytes each: 24 MB.
     pub remembered: usize,
+    /// What is stored in a day of what one relay brings: a flood is noticed before it fills a disk.
+    /// The largest history known has less than a gigabyte. Zero is no limit, here and below.
+    pub relay_bytes_per_day: u64,
+    /// The same for what names one repository.
+    pub repository_bytes_per_day: u64,
+    pub key_bytes_per_day: u64,
     /// How long after the start other relays are left alone.
     pub startup_delay: Duration,
     /// Between two batches of history from one relay.
@@ -351,6 +381,9 @@ impl Default for SyncLimits {
             message_bytes: 120 * 1024,
             wants: 200_000,
             remembered: 200_000,
+            relay_bytes_per_day: 8 * GIB,
+            repository_bytes_per_day: GIB,
+            key_bytes_per_day: GIB / 2,
             startup_delay: Duration::ZERO,
             batch_delay: Duration::ZERO,
             reconnect_delay: Duration::ZERO,
@@ -468,6 +501,7 @@ impl Default for Limits {
             held_bytes_per_key: 4 * MIB,
             held_events: 20_000,
             held_bytes: 64 * MIB,
+            held_announcement_bytes: 32 * KIB,
             remembered_announcements: 5_000,
             held_for: Duration::from_secs(30 * 60),
             tip_for: Duration::from_secs(20 * 60),

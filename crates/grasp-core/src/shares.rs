@@ -36,6 +36,12 @@ impl<K: Copy + Ord + Hash> Shares<K> {
             .map(|(amount, holder)| (*holder, *amount))
     }
 
+    /// The largest first.
+    pub fn descending(&self) -> impl Iterator<Item = (K, u64)> {
+        let held = self.by_amount.iter().rev();
+        held.map(|(amount, holder)| (*holder, *amount))
+    }
+
     pub fn holders(&self) -> usize {
         self.held.len()
     }

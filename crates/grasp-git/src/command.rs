@@ -101,6 +101,7 @@ pub(crate) struct GitCommand {
     args: Vec<OsString>,
     env: Vec<(&'static str, OsString)>,
     memory: Option<u64>,
+    cpu_seconds: Option<u64>,
     priority: Option<i32>,
 }
 
@@ -114,6 +115,7 @@ impl GitCommand {
             args: Vec::new(),
             env: Vec::new(),
             memory: None,
+            cpu_seconds: None,
             priority: None,
         }
     }
@@ -168,9 +170,15 @@ impl GitCommand {
         self
     }
 
+    /// Processor time that the process may have; then it is ended.
+    pub fn cpu_seconds(mut self, seconds: u64) -> Self {
+        self.cpu_seconds = Some(seconds);
+        self
+    }
+
     /// Above 0 it gives way to others.
     pub fn priority(mut self, nice: i32) -> Self {
-        self.priority = Some(nice);
+        self.priority = (nice > 0).then_some(nice);
         self
     }
 
@@ -205,6 +213,9 @@ impl GitCommand {
             child,
         };
         running.limit_memory(self.memory)?;
+        if let (Some(seconds), Some(process)) = (self.cpu_seconds, running.cpu_time()) {
+            process.allow(seconds);
+        }
         running.go_first();
         running.set_priority(self.priority);
         Ok(running)
@@ -298,6 +309,11 @@ impl Running {
         Ok(())
     }
 
+    /// To give it more processor time as it has more to do. Only until it has been waited for.
+    pub fn cpu_time(&self) -> Option<CpuTime> {
+        self.pid().map(CpuTime)
+    }
+
     /// Where memory runs out, the kernel ends something: rather one request than the server.
     fn go_first(&self) {
         if let Some(pid) = self.child.id() {
@@ -318,6 +334,32 @@ impl Running {
         let id = i32::try_from(self.child.id()?).ok()?;
         rustix::process::Pid::from_raw(id)
     }
+}
+
+/// How much processor time a process may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuTime(
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] rustix::process::Pid,
+);
+
+impl CpuTime {
+    /// In all. Set from outside, like the limit of memory, so that nothing has to fork.
+    #[cfg(target_os = "linux")]
+    pub fn allow(self, seconds: u64) {
+        use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+        let maximum = getrlimit(Resource::Cpu).maximum;
+        let seconds = seconds.max(1);
+        let limit = Rlimit {
+            current: Some(maximum.map_or(seconds, |most| most.min(seconds))),
+            maximum,
+        };
+        // Fails when the process is gone.
+        let _ = prlimit(Some(self.0), Resource::Cpu, limit);
+    }
+
+    /// The deadline bounds it there.
+    #[cfg(not(target_os = "linux"))]
+    pub fn allow(self, _seconds: u64) {}
 }
 
 /// As if half of all memory were its own, beside what counts against us.
@@ -358,6 +400,12 @@ impl Finished {
     /// Ended by a signal, as when memory is refused or the kernel needs it back.
     fn was_killed(&self) -> bool {
         self.status.code().is_none()
+    }
+
+    /// Ended by the limit of its processor time.
+    pub fn ran_out_of_time(&self) -> bool {
+        use std::os::unix::process::ExitStatusExt as _;
+        self.status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
     }
 
     pub fn ran_out_of_memory(&self) -> bool {

@@ -60,6 +60,24 @@ pub enum PackFault {
     Incomplete(String),
     #[error("{0}")]
     Malformed(String),
+    #[error("object {object} has a fault: {words} ({fault})")]
+    Fsck {
+        object: ObjectId,
+        /// As fsck calls it.
+        fault: String,
+        words: String,
+    },
+    #[error(
+        "object {object} is the end of a chain of {depth} deltas, and {limit} are the limit: \
+         pack it with a lower pack.depth"
+    )]
+    DeepDelta {
+        object: ObjectId,
+        depth: u32,
+        limit: u32,
+    },
+    #[error("unpacking it takes more than {seconds} s of processor time, too much for its size")]
+    TooMuchCpu { seconds: u64 },
     #[error("it takes too much memory or time to unpack ({0})")]
     TooCostly(String),
 }

@@ -4,6 +4,7 @@
 
 mod adopt;
 mod advert;
+mod chains;
 mod command;
 mod commands;
 mod error;
@@ -31,7 +32,7 @@ pub use ls_refs::{LsRefs, LsRefsError};
 pub use maintain::Problem;
 pub use objects::{CommitSummary, Objects};
 pub use prune::{PreparedPrune, PruneLimits, Pruned};
-pub use quarantine::{PackLimits, Quarantine, Received};
+pub use quarantine::{CpuLimit, PackLimits, Quarantine, Received};
 pub use refs::{MendedRefs, Ref, RefSet};
 pub use repo::{Leftovers, Repo};
 pub use report::Report;

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use gix_object::Find as _;
 use gix_odb::Header as _;
@@ -61,15 +62,26 @@ impl Objects {
 
     /// Of many objects, most of which may not be here. For all that are not found the disk is
     /// looked at once more, and only once: each look reads the folder of packs.
-    pub fn kinds(&self, ids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>, GitError> {
-        let mut kinds = self.known_kinds(ids)?;
+    /// Looking ends with an error when it takes longer than `timeout`.
+    pub fn kinds(
+        &self,
+        ids: &[ObjectId],
+        timeout: Duration,
+    ) -> Result<Vec<Option<ObjectKind>>, GitError> {
+        let late = || GitError::TimedOut {
+            args: "look for objects".to_owned(),
+            after: timeout,
+        };
+        let began = Instant::now();
+        let in_time = || began.elapsed() < timeout;
+        let mut kinds = self.known_kinds(ids, &in_time)?.ok_or_else(late)?;
         let missed = ids.iter().zip(&kinds).filter(|(_, kind)| kind.is_none());
         let missed: Vec<ObjectId> = missed.map(|(id, _)| *id).collect();
         let Some(first) = missed.first() else {
             return Ok(kinds);
         };
         self.kind(first)?;
-        let found = self.known_kinds(&missed)?;
+        let found = self.known_kinds(&missed, &in_time)?.ok_or_else(late)?;
         let missing = kinds.iter_mut().filter(|kind| kind.is_none());
         for (kind, found) in missing.zip(found) {
             *kind = found;
@@ -77,16 +89,26 @@ impl Objects {
         Ok(kinds)
     }
 
-    /// As far as the disk was looked at before.
-    fn known_kinds(&self, ids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>, GitError> {
+    /// As far as the disk was looked at before. None if it takes too long.
+    fn known_kinds(
+        &self,
+        ids: &[ObjectId],
+        in_time: &impl Fn() -> bool,
+    ) -> Result<Option<Vec<Option<ObjectKind>>>, GitError> {
         self.ask(|handle| {
             let mut known = handle.clone();
             known.refresh_never();
-            let look = |id: &ObjectId| known.try_header(&gix(id));
-            let found = ids.iter().map(look);
-            found
-                .map(|found| found.map(|found| found.map(|header| kind(header.kind()))))
-                .collect::<Result<Vec<_>, _>>()
+            let mut kinds = Vec::with_capacity(ids.len());
+            for id in ids {
+                if !in_time() {
+                    return Ok(None);
+                }
+                match known.try_header(&gix(id)) {
+                    Ok(found) => kinds.push(found.map(|header| kind(header.kind()))),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Some(kinds))
         })
     }
 

@@ -1,9 +1,12 @@
-//! A repository's refs. They live in `packed-refs`, which this process alone writes, and never
-//! as loose files: one rename is a transaction over any number of refs, `a` to `a/b` included.
-//! Loose refs that an operator brought are read, and packed at the next write.
+//! A repository's refs. They live in `packed-refs`, which this process alone writes: one rename is
+//! a transaction over any number of refs, `a` to `a/b` included. Where that file is large, a ref
+//! that changes alone is a loose file, until there are enough of them to be worth packing. Loose
+//! refs that an operator brought are read, and packed at the next write.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,6 +61,14 @@ const DAMAGED: &str = "packed-refs.damaged-";
 /// The newest are kept.
 const MAX_DAMAGED: usize = 3;
 const MAX_LOOSE: u64 = 4 * 1024;
+/// From this size on a ref that changes alone does not cause `packed-refs` to be written anew:
+/// that is 600 tips of pull requests.
+const LARGE: u64 = 64 * 1024;
+/// Loose refs that wait to be packed. With 20,000 tips of 109 bytes a change costs 34 kB of writing
+/// on average, and a reader opens at most so many files.
+const MAX_WAITING: usize = 64;
+/// How often a reader begins anew because refs change under it.
+const MAX_READS: usize = 8;
 /// Folders within folders below `refs/`; names are at most 1,024 bytes.
 const MAX_DEPTH: usize = 512;
 
@@ -81,18 +92,79 @@ impl Repo {
         let _inside = gate::enter(&self.objects_dir())?;
         let lock = Lock::take(&self.packed_refs())?;
         let found = self.read()?;
-        let lock = self.pack_loose(&found, lock)?;
         let before: Refs = found.refs.iter().map(|(n, r)| (n.clone(), r.id)).collect();
         let mut after = before.clone();
         edit(&mut after);
+        if after != before
+            && let Some((a, b)) = conflict(&after)
+        {
+            return Err(GitError::RefConflict(a.clone(), b.clone()));
+        }
+        if found.is_large && self.edit_loose(&found, &before, &after)? {
+            return Ok(());
+        }
+        let lock = self.pack_loose(&found, lock)?;
         if after == before {
             return Ok(());
         }
-        if let Some((a, b)) = conflict(&after) {
-            return Err(GitError::RefConflict(a.clone(), b.clone()));
-        }
         let resolved = resolve(&after, &found.refs, &self.objects()?)?;
         lock.commit(render(&resolved).as_bytes())
+    }
+
+    /// Changes what can be changed without `packed-refs`: one ref, whose file is a transaction of
+    /// its own. False if it must be written. Needs its lock.
+    fn edit_loose(&self, found: &Found, before: &Refs, after: &Refs) -> Result<bool, GitError> {
+        let mut changes = changes(before, after);
+        let Some((name, new)) = changes.next() else {
+            return Ok(true);
+        };
+        if changes.next().is_some() {
+            return Ok(false);
+        }
+        let loose = found.loose.iter().find(|loose| loose.name == *name);
+        let path = self.dir().join(name.as_str());
+        match new {
+            None if loose.is_some_and(|loose| !loose.is_packed) => {
+                files::remove_file(&path)?;
+                files::sync(path.parent().unwrap_or(self.dir()))?;
+            }
+            None => return Ok(false),
+            Some(id) => {
+                let waits = loose.is_some() || found.loose.len() < MAX_WAITING;
+                // A tag is packed, where its file tells what it stands for. So is what is not here,
+                // which is an error.
+                let plain = !is_tag(name) && self.objects()?.peel(&id)? == Some(id);
+                if !waits || !plain || path.is_dir() {
+                    return Ok(false);
+                }
+                self.write_loose(&path, id)?;
+            }
+        }
+        // Whoever reads the refs, or asks whether they have changed, looks at this file.
+        files::touch(&self.packed_refs())?;
+        Ok(true)
+    }
+
+    /// Durable when it returns, with the folders that it needs.
+    fn write_loose(&self, path: &Path, id: ObjectId) -> Result<(), GitError> {
+        let folder = path.parent().unwrap_or(self.dir());
+        files::make_dir(folder)?;
+        // Not beside it, where it would be taken for a ref.
+        let write = || {
+            let mut file = tempfile::Builder::new()
+                .prefix("tmp_new_")
+                .tempfile_in(self.dir())?;
+            writeln!(file, "{id}")?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(GitError::io(path))?;
+        let folders = folder.ancestors();
+        for folder in folders.take_while(|folder| *folder != self.dir()) {
+            files::sync(folder)?;
+        }
+        Ok(())
     }
 
     /// Points HEAD at a branch, which need not exist.
@@ -155,11 +227,34 @@ impl Repo {
         }
     }
 
+    /// Refs that change meanwhile are read again, so that a change is seen as a whole.
     fn read(&self) -> Result<Found, GitError> {
+        for _ in 1..MAX_READS {
+            let before = self.version();
+            let found = self.read_once()?;
+            if before == self.version() {
+                return Ok(found);
+            }
+        }
+        self.read_once()
+    }
+
+    /// Differs after every change of refs.
+    fn version(&self) -> Option<(u64, SystemTime)> {
+        let found = std::fs::metadata(self.packed_refs()).ok()?;
+        Some((found.ino(), found.modified().ok()?))
+    }
+
+    /// Loose files first: what is packed meanwhile is seen twice, and not missed.
+    fn read_once(&self) -> Result<Found, GitError> {
+        let loose = self.read_loose()?;
         let path = self.packed_refs();
         let packed = files::read_small(&path, MAX_PACKED)?.unwrap_or_default();
         let mut found = parse_packed(&packed).map_err(|what| GitError::damaged(&path, what))?;
-        self.add_loose(&mut found)?;
+        found.is_large = packed.len() as u64 >= LARGE;
+        for (name, id, path) in loose {
+            found.add_loose(name, id, path);
+        }
         if !found.unpeeled.is_empty() {
             let objects = self.objects()?;
             for name in &found.unpeeled {
@@ -171,7 +266,8 @@ impl Repo {
         Ok(found)
     }
 
-    fn add_loose(&self, found: &mut Found) -> Result<(), GitError> {
+    fn read_loose(&self) -> Result<Vec<(RefName, ObjectId, PathBuf)>, GitError> {
+        let mut loose = Vec::new();
         let mut folders = vec![(self.dir().join("refs"), "refs".to_owned(), 0)];
         while let Some((folder, prefix, depth)) = folders.pop() {
             for entry in files::list(&folder)? {
@@ -184,11 +280,11 @@ impl Repo {
                 if kind.is_dir() && depth < MAX_DEPTH {
                     folders.push((path, name, depth + 1));
                 } else if is_hosted(&name) && !name.ends_with(".lock") {
-                    found.add_loose(&path, &name)?;
+                    loose.extend(read_loose(path, &name)?);
                 }
             }
         }
-        Ok(())
+        Ok(loose)
     }
 
     /// First what is there as it is, then without the loose files, then the change: a crash in
@@ -199,8 +295,8 @@ impl Repo {
         }
         lock.commit(render(&found.refs).as_bytes())?;
         let lock = Lock::take(&self.packed_refs())?;
-        for path in &found.loose {
-            files::remove_file(path)?;
+        for loose in &found.loose {
+            files::remove_file(&loose.path)?;
         }
         for space in ["refs/heads", "refs/tags", "refs/nostr"] {
             remove_empty_folders(&self.dir().join(space), 0)?;
@@ -215,23 +311,64 @@ struct Found {
     refs: BTreeMap<RefName, Ref>,
     /// Refs of which the file does not say whether they are tags.
     unpeeled: Vec<RefName>,
-    loose: Vec<PathBuf>,
+    loose: Vec<Loose>,
+    /// `packed-refs` is.
+    is_large: bool,
+}
+
+struct Loose {
+    name: RefName,
+    path: PathBuf,
+    /// `packed-refs` has that name, too, and shows it when the file is gone.
+    is_packed: bool,
 }
 
 impl Found {
-    fn add_loose(&mut self, path: &Path, name: &str) -> Result<(), GitError> {
-        let Some(content) = files::read_small(path, MAX_LOOSE)? else {
-            return Ok(());
-        };
-        let text = std::str::from_utf8(&content).unwrap_or_default().trim_end();
-        let (Some(id), Some(name)) = (ObjectId::parse(text), RefName::parse(name)) else {
-            return Err(GitError::damaged(path, "is not a ref"));
-        };
-        self.loose.push(path.to_owned());
-        self.unpeeled.push(name.clone());
-        self.refs.insert(name, Ref { id, peeled: None });
-        Ok(())
+    fn add_loose(&mut self, name: RefName, id: ObjectId, path: PathBuf) {
+        let packed = self.refs.get(&name);
+        let is_packed = packed.is_some();
+        if packed.is_none_or(|packed| packed.id != id) {
+            if is_tag(&name) {
+                self.unpeeled.push(name.clone());
+            }
+            self.refs.insert(name.clone(), Ref { id, peeled: None });
+        }
+        self.loose.push(Loose {
+            name,
+            path,
+            is_packed,
+        });
     }
+}
+
+/// None if it is gone meanwhile.
+fn read_loose(path: PathBuf, name: &str) -> Result<Option<(RefName, ObjectId, PathBuf)>, GitError> {
+    let Some(content) = files::read_small(&path, MAX_LOOSE)? else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&content).unwrap_or_default().trim_end();
+    match (ObjectId::parse(text), RefName::parse(name)) {
+        (Some(id), Some(name)) => Ok(Some((name, id, path))),
+        _ => Err(GitError::damaged(&path, "is not a ref")),
+    }
+}
+
+/// Only there is an annotated tag looked for: branches and tips of pull requests are commits, or
+/// packed.
+fn is_tag(name: &RefName) -> bool {
+    name.as_str().starts_with("refs/tags/")
+}
+
+/// What each ref becomes that changes; `None` goes.
+fn changes<'a>(
+    before: &'a Refs,
+    after: &'a Refs,
+) -> impl Iterator<Item = (&'a RefName, Option<ObjectId>)> {
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    let set = after.iter();
+    let set = set.filter(|(name, id)| before.get(*name) != Some(*id));
+    let set = set.map(|(name, id)| (name, Some(*id)));
+    gone.map(|name| (name, None)).chain(set)
 }
 
 /// Well-formed names outside our namespaces are left out: they are not served, and the next

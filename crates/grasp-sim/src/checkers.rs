@@ -129,6 +129,7 @@ impl Checkers {
                 self.shown.extend(shown);
             }
             Effect::Repaired { .. }
+            | Effect::Evicted(_)
             | Effect::Remote { .. }
             | Effect::Noted(_)
             | Effect::Fetch { .. }

@@ -17,6 +17,8 @@ pub enum Company {
     Hosts,
     /// Other relays and git servers.
     Relays,
+    /// The same, and clients who would take the server from others.
+    Hostile,
 }
 
 pub(crate) struct Neighbours {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::facts::Applied;
+use grasp_core::facts::{Applied, PullRequestRow, RootRow};
 use grasp_core::nip34::{self, PULL_REQUEST_UPDATE, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
@@ -260,13 +260,26 @@ impl Facts for Disk {
         self.stored.get(&rank.id).cloned()
     }
 
+    fn rank_at(&self, address: &Address) -> Option<Rank> {
+        let rank = *self.slots.get(address)?;
+        self.is_stored(&rank.id).then_some(rank)
+    }
+
+    fn pull_request(&self, id: &EventId) -> Option<PullRequestRow> {
+        let event = self.stored.get(id)?;
+        Some(PullRequestRow {
+            author: event.pubkey,
+            says: PullRequest::read(event)?,
+        })
+    }
+
     fn applied(&self, repo: &RepoId) -> Option<Applied> {
         let rank = *self.applied.get(repo)?;
         let since = self.refs_since.get(repo).copied().unwrap_or_default();
         Some(Applied { rank, since })
     }
 
-    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<RootRow> {
         let address = Target::Address(repo.address(Kind::ANNOUNCEMENT));
         let named = |event: &Event| targets(event).any(|target| target == address);
         let root_named = |event: &Event| {
@@ -277,16 +290,16 @@ impl Facts for Disk {
         let all = self.stored.values();
         all.filter(|event| kinds.contains(&event.kind))
             .filter(|event| named(event) || root_named(event))
-            .cloned()
+            .map(|event| row(event))
             .collect()
     }
 
-    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
+    fn updates(&self, pull_request: &EventId) -> Vec<RootRow> {
         let target = Target::Event(*pull_request);
         let all = self.stored.values();
         all.filter(|event| event.kind == PULL_REQUEST_UPDATE)
             .filter(|event| targets(event).any(|named| named == target))
-            .cloned()
+            .map(|event| row(event))
             .collect()
     }
 
@@ -309,5 +322,13 @@ impl Facts for Disk {
         }
         let best = self.slots.get(&event.address()?)?;
         (*best >= Rank::of(event)).then_some(StoreOutcome::Replaced)
+    }
+}
+
+fn row(event: &Event) -> RootRow {
+    RootRow {
+        created_at: event.created_at,
+        id: event.id,
+        kind: event.kind,
     }
 }

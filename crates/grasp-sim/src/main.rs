@@ -10,13 +10,14 @@ use std::thread;
 use grasp_sim::{Company, Failure, Trace, run};
 use indicatif::{ProgressBar, ProgressStyle};
 
-const USAGE: &str =
-    "usage: grasp-sim --seeds A..B [--alone | --hosts] | --seed N [--alone | --hosts] [--trace]
+const USAGE: &str = "usage: grasp-sim --seeds A..B [COMPANY] | --seed N [COMPANY] [--trace]
 
   --seeds A..B  run these seeds and say which fail
   --seed N      run one seed
+COMPANY is one of these; without it there are other relays and git servers:
   --alone       there is nobody else: no other relays, no other git servers
   --hosts       there are other git servers and no other relays
+  --hostile     there are both, and clients who flood us from a few addresses
   --trace       print the story of the run in virtual time";
 
 fn main() -> ExitCode {
@@ -27,10 +28,11 @@ fn main() -> ExitCode {
         args.retain(|arg| *arg != name);
         args.len() < before
     };
-    let company = match (flag("--alone"), flag("--hosts")) {
-        (true, _) => Company::Alone,
-        (false, true) => Company::Hosts,
-        (false, false) => Company::Relays,
+    let company = match (flag("--alone"), flag("--hosts"), flag("--hostile")) {
+        (true, _, _) => Company::Alone,
+        (false, true, _) => Company::Hosts,
+        (false, false, true) => Company::Hostile,
+        (false, false, false) => Company::Relays,
     };
     let readable = flag("--trace");
     match args.as_slice() {

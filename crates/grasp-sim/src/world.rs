@@ -12,8 +12,8 @@ use grasp_core::hunt::io::Fetched;
 use grasp_core::nip34::State;
 use grasp_core::push::{Command, Decision};
 use grasp_core::{
-    Answer, Change, Core, Effect, Event, EventId, FetchNo, GitTask, Input, Job, Kind, Mono, Now,
-    Origin, Policy, PushId, RelayUrl, RepoId, Restore, Ticket, Timestamp,
+    Answer, Change, Core, Effect, Event, EventId, FetchNo, GitTask, Input, Job, Kind, Mono,
+    Network, Now, Origin, Policy, PushId, RelayUrl, RepoId, Restore, Ticket, Timestamp,
 };
 
 use crate::checkers::{self, Checkers, View};
@@ -38,8 +38,10 @@ use crate::workload::{self, Intent};
 mod hands;
 mod hosting;
 mod network;
+mod strangers;
 
 use self::hosting::Fetching;
+use self::strangers::Strangers;
 
 const EPOCH: u64 = 1_700_000_000;
 /// A user who heard nothing tries again.
@@ -160,6 +162,10 @@ enum Happening {
     Look,
     Trouble,
     Jump,
+    /// Hostile clients flood us.
+    Attack,
+    /// A newcomer comes.
+    Arrive,
     Crash,
     Calm,
 }
@@ -218,6 +224,7 @@ struct World<'t> {
     hunt_model: HuntModel,
     model: Model,
     people: People,
+    strangers: Option<Strangers>,
     states: BTreeMap<EventId, State>,
     /// Events whose users wait for an answer.
     unanswered: BTreeMap<EventId, Arc<Event>>,
@@ -242,11 +249,13 @@ impl<'t> World<'t> {
         let mut elsewhere = Rng::with_seed(!seed.rotate_left(16));
         let places = match company {
             Company::Alone => Places::none(),
-            Company::Hosts | Company::Relays => Places::draw(&mut elsewhere),
+            Company::Hosts | Company::Relays | Company::Hostile => Places::draw(&mut elsewhere),
         };
+        let hostility = Rng::with_seed(seed.rotate_left(48));
+        let strangers = (company == Company::Hostile).then(|| Strangers::draw(hostility));
         let company = match company {
             Company::Alone | Company::Hosts => Neighbours::none(),
-            Company::Relays => Neighbours::draw(&mut outside),
+            Company::Relays | Company::Hostile => Neighbours::draw(&mut outside),
         };
         let hosts = Hosts::new(elsewhere.fork(), &places);
         let known = hosts.iter().map(|host| host.name.clone()).collect();
@@ -258,6 +267,9 @@ impl<'t> World<'t> {
         policy.bootstrap = named.filter_map(|name| address(name)).collect();
         policy.limits.sync = company.limits.clone();
         policy.limits.hunt = places.limits.clone();
+        if let Some(strangers) = &strangers {
+            strangers.limits(&mut policy.limits);
+        }
         let crowd = Crowd::new(outside.fork(), names, company.list);
         Self {
             core: Core::new(policy.clone(), rng.u64(..)),
@@ -295,6 +307,7 @@ impl<'t> World<'t> {
             checkers: Checkers::default(),
             sync_checks: SyncChecks::default(),
             model: Model::default(),
+            strangers,
             states: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
@@ -317,6 +330,7 @@ impl<'t> World<'t> {
             self.after_about(self.climate.crashes, Happening::Crash);
         }
         self.after(self.climate.storm, Happening::Calm);
+        self.begin_hostility();
         self.begin_company();
         self.begin_hosting();
         let calm = match self.company.relays.is_empty() {
@@ -466,6 +480,8 @@ impl<'t> World<'t> {
                 self.jump();
                 Ok(())
             }
+            Happening::Attack => self.attack(),
+            Happening::Arrive => self.arrive(),
             Happening::Stir { .. }
             | Happening::Flow { .. }
             | Happening::FetchEnds { .. }
@@ -577,17 +593,21 @@ impl<'t> World<'t> {
                 event: Arc::clone(&event),
             },
         );
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.checkers.submitted(ticket, event.id);
-        self.tickets.insert(ticket, Arc::clone(&event));
-        self.hunt_checks.shown(&event);
         let imported = self.climate.users == 0 && self.rng.u32(0..100) < self.climate.imports;
         let origin = if imported {
             Origin::Import
         } else {
             Origin::anonymous()
         };
+        self.hand_in(event, origin)
+    }
+
+    fn hand_in(&mut self, event: Arc<Event>, origin: Origin) -> Result<(), String> {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.checkers.submitted(ticket, event.id);
+        self.tickets.insert(ticket, Arc::clone(&event));
+        self.hunt_checks.shown(&event);
         self.feed(Input::Event {
             ticket,
             event,
@@ -596,6 +616,15 @@ impl<'t> World<'t> {
     }
 
     fn push(&mut self, repo: RepoId, commands: Vec<Command>) -> Result<(), String> {
+        self.push_from(repo, commands, None)
+    }
+
+    fn push_from(
+        &mut self,
+        repo: RepoId,
+        commands: Vec<Command>,
+        network: Option<Network>,
+    ) -> Result<(), String> {
         let push = PushId(self.next_ticket);
         self.next_ticket += 1;
         self.summary.pushes += 1;
@@ -614,7 +643,7 @@ impl<'t> World<'t> {
             repo,
             commands,
             present,
-            network: None,
+            network,
         })
     }
 
@@ -718,7 +747,11 @@ impl<'t> World<'t> {
                     self.enqueue(Write::Commit(job, changes));
                 }
                 Effect::Git { job, repo, task } => self.assign(job, repo, task),
-                Effect::Answer { ticket, answer } => self.answered(ticket, &answer),
+                Effect::Answer { ticket, answer } => {
+                    self.stranger_answered(ticket, &answer)?;
+                    self.answered(ticket, &answer);
+                }
+                Effect::Evicted(id) => self.evicted(&id)?,
                 Effect::Announce { event, .. } => {
                     self.note(format_args!("announce {}", short(&event)));
                 }
@@ -735,7 +768,10 @@ impl<'t> World<'t> {
                 Effect::StopFetch(fetch) => self.stop_fetch(fetch)?,
                 Effect::LeaveHunt(repo) => self.note(format_args!("leave {repo:?}")),
                 Effect::Hunted(note) => self.note(format_args!("hunt: {note:?}")),
-                Effect::Decide { push, decision } => self.decided(push, &decision),
+                Effect::Decide { push, decision } => {
+                    self.stranger_decided(push, &decision)?;
+                    self.decided(push, &decision);
+                }
                 Effect::Report { push, result } => {
                     self.note(format_args!("{push:?} ends: {result:?}"));
                     self.summary.pushed += u64::from(result.is_ok());

@@ -2,7 +2,7 @@
 //! if it does not fit the data, there is no backup.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -28,8 +28,12 @@ pub struct BackupSummary {
 
 impl Store {
     /// Copies the committed state into an empty or new directory, while others read and write,
-    /// together with other files that belong to it (those that exist).
-    pub fn backup(&self, dir: &Path, files: &[PathBuf]) -> Result<BackupSummary, StoreError> {
+    /// together with small files that belong to it: their names, and what is in them.
+    pub fn backup(
+        &self,
+        dir: &Path,
+        files: &[(&str, String)],
+    ) -> Result<BackupSummary, StoreError> {
         create_private_dir(dir)?;
         let path = dir.join(DATA);
         let mut file = create_new(&path)?;
@@ -40,10 +44,13 @@ impl Store {
             events,
             held,
             bytes: file.metadata().map_err(StoreError::io(&path))?.len(),
-            sha256: sha256(&path)?,
+            sha256: {
+                let copy = File::open(&path).map_err(StoreError::io(&path))?;
+                sha256(&copy, &path)?
+            },
         };
-        for file in files {
-            copy_into(file, dir)?;
+        for (name, text) in files {
+            write_new(&dir.join(name), text)?;
         }
         write_manifest(dir, &summary)?;
         sync_dir(dir)?;
@@ -64,29 +71,77 @@ impl Store {
 
 /// Puts a backup where no event is yet. The data appears whole or not at all.
 pub fn restore(from: &Path, to: &Path) -> Result<BackupSummary, StoreError> {
-    restore_after(from, to, || Ok(()))
+    Backup::open(from)?.restore_after(to, || Ok(()))
 }
 
-/// `first` is done before the data appears, and when it is sure that backup and place are good.
-pub fn restore_after(
-    from: &Path,
-    to: &Path,
-    first: impl FnOnce() -> Result<(), StoreError>,
-) -> Result<BackupSummary, StoreError> {
-    let summary = verify(from)?;
-    create_private(to)?;
-    let _lock = lmdb::lock(to)?;
-    if lmdb::exists(to) && !is_empty(to)? {
-        return Err(StoreError::Occupied(to.to_owned()));
+/// A backup that is what its manifest says, opened: whoever restores it need not be able to read
+/// its folder any more.
+#[derive(Debug)]
+pub struct Backup {
+    path: PathBuf,
+    data: File,
+    summary: BackupSummary,
+}
+
+impl Backup {
+    /// Looks at all of it, before LMDB maps a byte.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let bad = |why: &str| StoreError::BadBackup {
+            path: dir.to_owned(),
+            why: why.to_owned(),
+        };
+        let text = fs::read_to_string(dir.join(MANIFEST));
+        let text = text.map_err(|_| bad("there is no MANIFEST"))?;
+        let summary = parse_manifest(&text).ok_or_else(|| bad("its MANIFEST is damaged"))?;
+        let path = dir.join(DATA);
+        let data = File::open(&path).map_err(|_| bad("its data is missing"))?;
+        let length = data.metadata().map_err(StoreError::io(&path))?.len();
+        if length != summary.bytes || sha256(&data, &path)? != summary.sha256 {
+            return Err(bad("its data is not what the MANIFEST says"));
+        }
+        Ok(Self {
+            path,
+            data,
+            summary,
+        })
     }
-    first()?;
-    let partial = to.join("restoring.tmp");
-    copy_private(&from.join(DATA), &partial)?;
-    lmdb::forget_readers(to)?;
-    let target = lmdb::data_file(to);
-    fs::rename(&partial, &target).map_err(StoreError::io(&target))?;
-    sync_dir(to)?;
-    Ok(summary)
+
+    /// `first` is done before the data appears, and when it is sure that the place is good.
+    pub fn restore_after(
+        self,
+        to: &Path,
+        first: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<BackupSummary, StoreError> {
+        create_private(to)?;
+        let _lock = lmdb::lock(to)?;
+        if lmdb::exists(to) && !is_empty(to)? {
+            return Err(StoreError::Occupied(to.to_owned()));
+        }
+        first()?;
+        let partial = to.join("restoring.tmp");
+        self.copy_to(&partial)?;
+        lmdb::forget_readers(to)?;
+        let target = lmdb::data_file(to);
+        fs::rename(&partial, &target).map_err(StoreError::io(&target))?;
+        sync_dir(to)?;
+        Ok(self.summary)
+    }
+
+    /// Whatever the permissions of the original. What an earlier try left is written anew.
+    fn copy_to(&self, to: &Path) -> Result<(), StoreError> {
+        match fs::remove_file(to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::io(to)(error));
+            }
+            _ => {}
+        }
+        let mut source = &self.data;
+        source.rewind().map_err(StoreError::io(&self.path))?;
+        let mut file = create_new(to)?;
+        io::copy(&mut source, &mut file)
+            .and_then(|_| file.sync_all())
+            .map_err(StoreError::io(to))
+    }
 }
 
 /// A server that was started once, and to which nobody has sent anything.
@@ -95,45 +150,19 @@ fn is_empty(dir: &Path) -> Result<bool, StoreError> {
     Ok(store.stats()?.events == 0 && store.held()? == 0)
 }
 
-/// Checks that a backup is what its manifest says, before LMDB maps a byte of it.
-fn verify(dir: &Path) -> Result<BackupSummary, StoreError> {
-    let bad = |why: &str| StoreError::BadBackup {
-        path: dir.to_owned(),
-        why: why.to_owned(),
-    };
-    let text = fs::read_to_string(dir.join(MANIFEST)).map_err(|_| bad("there is no MANIFEST"))?;
-    let summary = parse_manifest(&text).ok_or_else(|| bad("its MANIFEST is damaged"))?;
-    let path = dir.join(DATA);
-    let length = fs::metadata(&path)
-        .map_err(|_| bad("its data is missing"))?
-        .len();
-    if length != summary.bytes || sha256(&path)? != summary.sha256 {
-        return Err(bad("its data is not what the MANIFEST says"));
-    }
-    Ok(summary)
-}
-
-/// With its permissions: a secret stays one.
-fn copy_into(file: &Path, dir: &Path) -> Result<(), StoreError> {
-    let Some(name) = file.file_name().filter(|_| file.exists()) else {
-        return Ok(());
-    };
-    let target = dir.join(name);
-    fs::copy(file, &target)
-        .and_then(|_| File::open(&target)?.sync_all())
-        .map_err(StoreError::io(file))
-}
-
 fn write_manifest(dir: &Path, summary: &BackupSummary) -> Result<(), StoreError> {
-    let path = dir.join(MANIFEST);
-    let mut file = create_new(&path)?;
     let text = format!(
         "events {}\nheld {}\nbytes {}\nsha256 {}\n",
         summary.events, summary.held, summary.bytes, summary.sha256
     );
+    write_new(&dir.join(MANIFEST), &text)
+}
+
+fn write_new(path: &Path, text: &str) -> Result<(), StoreError> {
+    let mut file = create_new(path)?;
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
-        .map_err(StoreError::io(&path))
+        .map_err(StoreError::io(path))
 }
 
 fn parse_manifest(text: &str) -> Option<BackupSummary> {
@@ -166,8 +195,7 @@ fn count_events(data: &Path) -> Result<(u64, u64), StoreError> {
     count
 }
 
-fn sha256(path: &Path) -> Result<String, StoreError> {
-    let file = File::open(path).map_err(StoreError::io(path))?;
+fn sha256(file: &File, path: &Path) -> Result<String, StoreError> {
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
@@ -192,21 +220,6 @@ fn private() -> fs::OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
-}
-
-/// Whatever the permissions of the original. What an earlier try left is written anew.
-fn copy_private(from: &Path, to: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(StoreError::io(to)(error));
-        }
-        _ => {}
-    }
-    let mut source = File::open(from).map_err(StoreError::io(from))?;
-    let mut file = create_new(to)?;
-    io::copy(&mut source, &mut file)
-        .and_then(|_| file.sync_all())
-        .map_err(StoreError::io(to))
 }
 
 fn create_private(dir: &Path) -> Result<(), StoreError> {

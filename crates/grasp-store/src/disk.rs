@@ -5,10 +5,13 @@
 //! what they change in the *tail*, in memory. When the tail has grown it goes into the indexes in
 //! one sorted sweep. What a crash takes of the tail is made again from the log, by the same rules
 //! in the same order.
+//!
+//! A version of the tail never changes: readers keep the one that they began with, for as long as
+//! they like, and a commit puts another in its place. Nobody waits for a reader.
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use grasp_core::Seq;
 
@@ -16,17 +19,21 @@ use crate::Stats;
 use crate::error::StoreError;
 use crate::kv::layer::{Layer, Layered, Staged, Staging};
 use crate::kv::lmdb::{Lmdb, LmdbRead, LmdbWrite};
+use crate::kv::runs::Runs;
 use crate::kv::{Read, Table, Write};
+use crate::relations::{self, Completed};
 use crate::schema::{self, Record};
-use crate::write::{Batch, next_seq, number};
+use crate::write::{Batch, RemovalLimits, next_seq, number};
 
 /// When the tail goes into the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailLimits {
-    /// 16,384 events x 9 rows x 180 bytes = 27 MB, and 0.4 s to make again; the sweep into the
-    /// indexes of a large store dirties some 40,000 pages = 160 MB for a moment.
+    /// 16,384 events x 11 rows x 110 bytes = 20 MB, twice that while they are merged, and 0.4 s to
+    /// make again; the sweep into the indexes of a large store dirties some 40,000 pages = 160 MB
+    /// for a moment.
     pub events: u64,
-    /// For events of many tags and for authors who vanish: 200,000 x 180 bytes = 36 MB.
+    /// For events of many tags and for authors who vanish: 200,000 x 110 bytes = 22 MB, twice that
+    /// while they are merged.
     pub rows: usize,
     /// Records that a start after a crash must read again.
     pub bytes: usize,
@@ -45,43 +52,68 @@ impl Default for TailLimits {
 #[derive(Debug)]
 pub(crate) struct Disk {
     lmdb: Lmdb,
-    tail: RwLock<Tail>,
+    /// Locked to take the pointer or to put another in its place, never while anything is read.
+    tail: RwLock<Arc<Tail>>,
     limits: TailLimits,
     /// One batch after the other.
     writing: Mutex<()>,
 }
 
 /// What the log has and the indexes have not.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Tail {
-    layer: Layer,
+    runs: Runs,
     first: u64,
     next: u64,
     /// Stored events, those in the indexes included.
     events: u64,
+    /// Events that are gone, but for their rows.
+    garbage: u64,
     /// Size of the records between.
     bytes: usize,
     removes: bool,
 }
 
 impl Disk {
-    pub(crate) fn open(path: &Path, limits: TailLimits) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        path: &Path,
+        limits: TailLimits,
+        removal: RemovalLimits,
+        tell: &mut dyn FnMut(Completed),
+    ) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open(path)?;
-        let tail = Tail::from_log(&lmdb.read()?)?;
+        relations::complete(&lmdb, tell)?;
+        let tail = Tail::from_log(&lmdb.read()?, removal)?;
         Ok(Self {
             lmdb,
-            tail: RwLock::new(tail),
+            tail: RwLock::new(Arc::new(tail)),
             limits,
             writing: Mutex::default(),
         })
     }
 
     /// A consistent view: the tail first, then the tables. Whatever leaves the tail is in the
-    /// tables before.
+    /// tables before, and the tail stays in its place until the tables are taken: else a commit
+    /// and a sweep into the indexes between them could take away what the tail still names.
     pub(crate) fn read(&self) -> Result<View<'_>, StoreError> {
-        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        let tail = Arc::clone(&current);
         let tables = self.lmdb.read()?;
+        drop(current);
         Ok(View { tail, tables })
+    }
+
+    fn tail(&self) -> Arc<Tail> {
+        let current = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
+    }
+
+    fn publish(&self, tail: Tail) {
+        let mut current = self.tail.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, Arc::new(tail));
+        drop(current);
+        // Whatever no reader has any more is given back when nobody waits for it.
+        drop(before);
     }
 
     /// Makes a change durable and then visible.
@@ -95,11 +127,11 @@ impl Disk {
             self.flush(&writer)?;
         }
         let mut txn = self.lmdb.write()?;
+        let mut tail = Tail::clone(&self.tail());
         let (result, mut staged) = {
-            let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
             let tables = Layered {
                 below: &txn,
-                layer: &tail.layer,
+                runs: &tail.runs,
             };
             let mut staging = Staging::over(&tables);
             let result = change(&mut staging)?;
@@ -119,9 +151,8 @@ impl Disk {
             }
             txn.commit()?;
         }
-        let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
         tail.absorb(staged)?;
-        drop(tail);
+        self.publish(tail);
         // The events are durable and visible: whatever happens now, they are stored.
         if self.is_full() {
             self.try_flush(&writer);
@@ -130,8 +161,7 @@ impl Disk {
     }
 
     fn is_full(&self) -> bool {
-        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-        tail.exceeds(&self.limits)
+        self.tail().exceeds(&self.limits)
     }
 
     /// The next write tries again and says what is wrong.
@@ -141,24 +171,21 @@ impl Disk {
 
     /// Brings the tail into the indexes.
     fn flush(&self, _writer: &MutexGuard<'_, ()>) -> Result<(), StoreError> {
-        let (next, events) = {
-            let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-            if tail.is_clean() {
-                return Ok(());
+        let tail = self.tail();
+        if tail.is_clean() {
+            return Ok(());
+        }
+        let mut txn = self.lmdb.write()?;
+        for (table, key, change) in tail.runs.changes() {
+            match change {
+                Some(value) => txn.put(table, key, value)?,
+                None => txn.delete(table, key)?,
             }
-            let mut txn = self.lmdb.write()?;
-            for (table, key, change) in tail.layer.changes() {
-                match change {
-                    Some(value) => txn.put(table, key, value)?,
-                    None => txn.delete(table, key)?,
-                }
-            }
-            txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
-            txn.commit()?;
-            (tail.next, tail.events)
-        };
-        let mut tail = self.tail.write().unwrap_or_else(PoisonError::into_inner);
-        *tail = Tail::empty(next, events);
+        }
+        txn.put(Table::Meta, schema::META_INDEXED, &tail.next.to_be_bytes())?;
+        txn.put(Table::Meta, schema::META_RELATED, &tail.next.to_be_bytes())?;
+        txn.commit()?;
+        self.publish(Tail::empty(tail.next, tail.events, tail.garbage));
         Ok(())
     }
 
@@ -167,12 +194,11 @@ impl Disk {
     pub(crate) fn tidy(&self) -> Result<(), StoreError> {
         self.lmdb.clear_stale_readers()?;
         let writer = self.writer();
-        let removes = self
-            .tail
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .removes;
-        if removes { self.flush(&writer) } else { Ok(()) }
+        if self.tail().removes {
+            self.flush(&writer)
+        } else {
+            Ok(())
+        }
     }
 
     fn writer(&self) -> MutexGuard<'_, ()> {
@@ -180,8 +206,7 @@ impl Disk {
     }
 
     pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
-        let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-        stats(&self.lmdb, &tail)
+        stats(&self.lmdb, &self.tail())
     }
 
     pub(crate) fn copy_to(&self, file: &mut File) -> Result<(), StoreError> {
@@ -212,6 +237,9 @@ fn append(txn: &mut LmdbWrite<'_>, staged: &Staged) -> Result<(), StoreError> {
 fn stats(lmdb: &Lmdb, tail: &Tail) -> Result<Stats, StoreError> {
     Ok(Stats {
         events: tail.events,
+        garbage: tail.garbage,
+        vanishing: 0,
+        tail_rows: tail.runs.len(),
         disk_bytes: lmdb.disk_bytes()?,
     })
 }
@@ -219,32 +247,35 @@ fn stats(lmdb: &Lmdb, tail: &Tail) -> Result<Stats, StoreError> {
 impl Tail {
     /// Nothing but where the log ends: readers take that from here and never from the tables,
     /// which learn of new events a moment before their rows can be seen.
-    fn empty(next: u64, events: u64) -> Self {
+    fn empty(next: u64, events: u64, garbage: u64) -> Self {
         let mut tail = Self {
             first: next,
             next,
             events,
+            garbage,
             ..Self::default()
         };
+        let mut layer = Layer::default();
         let next = next.to_be_bytes();
-        tail.layer
-            .set(Table::Meta, schema::META_NEXT_SEQ, Some(next.into()));
+        layer.set(Table::Meta, schema::META_NEXT_SEQ, Some(next.into()));
+        tail.runs.add(&layer, &[]);
         tail
     }
 
     /// Applies again what the log has beyond the indexes.
-    fn from_log(tables: &LmdbRead<'_>) -> Result<Self, StoreError> {
+    fn from_log(tables: &LmdbRead<'_>, removal: RemovalLimits) -> Result<Self, StoreError> {
         let (first, next) = (number(tables, schema::META_INDEXED)?, next_seq(tables)?);
-        let mut tail = Self::empty(first, tables.len(Table::Ids)?);
+        let (events, garbage) = (tables.len(Table::Ids)?, tables.len(Table::Garbage)?);
+        let mut tail = Self::empty(first, events, garbage);
         if first == next {
             return Ok(tail);
         }
         let layered = Layered {
             below: tables,
-            layer: &tail.layer,
+            runs: &tail.runs,
         };
         let mut staging = Staging::replaying(&layered);
-        let mut batch = Batch::begin(&mut staging)?;
+        let mut batch = Batch::begin(&mut staging, removal)?;
         for seq in first..next {
             let missing = || StoreError::Damaged(format!("event {seq} is not in the log"));
             let record = tables
@@ -259,14 +290,12 @@ impl Tail {
     }
 
     fn absorb(&mut self, staged: Staged) -> Result<(), StoreError> {
-        self.layer.absorb(staged.layer);
-        for change in staged.index {
-            self.layer.take(change);
-        }
+        self.runs.add(&staged.layer, &staged.index);
         self.events = self.events.saturating_add_signed(staged.events);
+        self.garbage = self.garbage.saturating_add_signed(staged.garbage);
         self.bytes += staged.bytes;
         self.removes |= staged.removes;
-        let next = self.layer.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
+        let next = self.runs.get(Table::Meta, schema::META_NEXT_SEQ).flatten();
         self.next = next.map_or(Ok(self.next), schema::read_u64)?;
         Ok(())
     }
@@ -278,14 +307,14 @@ impl Tail {
 
     fn exceeds(&self, limits: &TailLimits) -> bool {
         self.next - self.first >= limits.events
-            || self.layer.len() >= limits.rows
+            || self.runs.len() >= limits.rows
             || self.bytes >= limits.bytes
     }
 }
 
 /// What readers see at one moment.
 pub(crate) struct View<'d> {
-    tail: RwLockReadGuard<'d, Tail>,
+    tail: Arc<Tail>,
     tables: LmdbRead<'d>,
 }
 
@@ -293,7 +322,7 @@ impl View<'_> {
     pub(crate) fn tables(&self) -> Layered<'_, LmdbRead<'_>> {
         Layered {
             below: &self.tables,
-            layer: &self.tail.layer,
+            runs: &self.tail.runs,
         }
     }
 }
@@ -317,14 +346,14 @@ impl Snapshot {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let lmdb = Lmdb::open_read_only(path)?;
         let tables = lmdb.snapshot()?;
-        let tail = Tail::from_log(&tables)?;
+        let tail = Tail::from_log(&tables, RemovalLimits::default())?;
         Ok(Self { lmdb, tables, tail })
     }
 
     pub(crate) fn tables(&self) -> Layered<'_, LmdbRead<'static>> {
         Layered {
             below: &self.tables,
-            layer: &self.tail.layer,
+            runs: &self.tail.runs,
         }
     }
 

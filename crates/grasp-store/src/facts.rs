@@ -4,20 +4,16 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use grasp_core::event::{Address, Event};
-use grasp_core::facts::Applied;
+use grasp_core::facts::{Applied, PullRequestRow, RootRow};
+use grasp_core::nip34::{PULL_REQUEST, PULL_REQUEST_UPDATE, Rank};
 use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
+use crate::gone::{self, Gone};
 use crate::kv::{Read, Table};
-use crate::schema::{self, IdValue, IndexValue, Record, Slot};
-use crate::{Backend, Store, reading, write};
+use crate::schema::{self, IdValue, IndexValue, Place, Record, Slot};
+use crate::{Backend, Store, reading, relations, write};
 
-/// Rows looked at for one that proves a relation; those in front of it prove nothing.
-const MAX_ROWS: usize = 32;
-/// Pull requests of one repository that are looked after, updates included: 20 us each to read.
-const MAX_ROOTS: usize = 2_000;
-/// Rows looked at for them; comments name the repository, too.
-const MAX_NAMING: usize = 20_000;
 /// Events of one page at the start: at most 256 x 0.5 MB.
 const PAGE: usize = 256;
 
@@ -58,28 +54,43 @@ impl Facts for Store {
         })
     }
 
-    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<Arc<Event>> {
+    fn rank_at(&self, address: &Address) -> Option<Rank> {
         asking!(self, |kv| {
-            let address = repo.address(Kind::ANNOUNCEMENT);
-            let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
-            let updates = &[nip34::PULL_REQUEST_UPDATE];
-            let mut seqs = naming(kv, b'a', &address, kinds, MAX_ROOTS)?;
-            let roots = read_all(kv, &seqs)?.into_iter();
-            for root in roots.filter(|root| root.kind == nip34::PULL_REQUEST) {
-                let left = MAX_ROOTS.saturating_sub(seqs.len());
-                let root = root.id.to_string();
-                seqs.extend(naming(kv, b'e', &root, updates, left)?);
-            }
-            seqs.sort_unstable();
-            seqs.dedup();
-            read_all(kv, &seqs)
+            let slot = kv.get(Table::Slots, &schema::slot_key(address))?;
+            let slot = slot.map(Slot::from_bytes).transpose()?;
+            let Some(Slot { created_at, id }) = slot else {
+                return Ok(None);
+            };
+            let stands = id_value(kv, &id)?.is_some();
+            Ok(stands.then_some(Rank { created_at, id }))
         })
     }
 
-    fn updates(&self, pull_request: &EventId) -> Vec<Arc<Event>> {
+    fn pull_request(&self, id: &EventId) -> Option<PullRequestRow> {
+        asking!(self, |kv| relations::pull_request(kv, id))
+    }
+
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<RootRow> {
         asking!(self, |kv| {
-            let (id, kinds) = (pull_request.to_string(), [nip34::PULL_REQUEST_UPDATE]);
-            read_all(kv, &naming(kv, b'e', &id, &kinds, MAX_ROOTS)?)
+            let address = repo.address(Kind::ANNOUNCEMENT);
+            let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
+            let mut found = Vec::new();
+            for kind in kinds {
+                found.extend(relations::naming(kv, b'a', &address, *kind)?);
+            }
+            if kinds.contains(&PULL_REQUEST_UPDATE) {
+                found.extend(updates_of_roots(kv, &address)?);
+            }
+            found.sort_unstable();
+            found.dedup();
+            Ok(found)
+        })
+    }
+
+    fn updates(&self, pull_request: &EventId) -> Vec<RootRow> {
+        asking!(self, |kv| {
+            let root = pull_request.to_string();
+            relations::naming(kv, b'e', &root, PULL_REQUEST_UPDATE)
         })
     }
 
@@ -92,7 +103,7 @@ impl Facts for Store {
         }
         asking!(self, |kv| {
             for (letter, value) in &names {
-                if proves(kv, &schema::tag_prefix(*letter, value))? {
+                if relations::is_proven(kv, *letter, value)? {
                     return Ok(true);
                 }
             }
@@ -185,9 +196,7 @@ struct Page {
 }
 
 fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError> {
-    kv.get(Table::Ids, &id.0)?
-        .map(IdValue::from_bytes)
-        .transpose()
+    gone::stored(kv, id)
 }
 
 fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError> {
@@ -199,59 +208,23 @@ fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError>
     Ok(event.transpose()?.map(Arc::new))
 }
 
-/// Events of one of these kinds that name a value, the newest first.
-fn naming(
-    kv: &impl Read,
-    letter: u8,
-    value: &str,
-    kinds: &[Kind],
-    most: usize,
-) -> Result<Vec<Seq>, StoreError> {
-    let prefix = schema::tag_prefix(letter, value);
+/// Updates that name the repository perhaps only through their root. As many as it may have of
+/// those that name it.
+fn updates_of_roots(kv: &impl Read, address: &str) -> Result<Vec<RootRow>, StoreError> {
     let mut found = Vec::new();
-    let rows = kv.rows(Table::ByTag, Bound::Included(&prefix))?;
-    for row in rows.take(MAX_NAMING) {
-        let (key, value) = row?;
-        if !key.starts_with(&prefix) || found.len() == most {
+    for root in relations::naming(kv, b'a', address, PULL_REQUEST)? {
+        if found.len() >= relations::MAX_ROOTS {
             break;
         }
-        let value = IndexValue::from_bytes(value)?;
-        if kinds.contains(&value.kind) {
-            found.push(value.seq);
-        }
+        let root = root.id.to_string();
+        found.extend(relations::naming(kv, b'e', &root, PULL_REQUEST_UPDATE)?);
     }
     Ok(found)
 }
 
-fn read_all(kv: &impl Read, seqs: &[Seq]) -> Result<Vec<Arc<Event>>, StoreError> {
-    let mut events = Vec::new();
-    for seq in seqs {
-        if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
-            events.push(Arc::new(Record::decode(bytes)?.event()?));
-        }
-    }
-    Ok(events)
-}
-
-/// A stored event of a kind that must itself belong here names the value.
-fn proves(kv: &impl Read, prefix: &[u8]) -> Result<bool, StoreError> {
-    for row in kv
-        .rows(Table::ByTag, Bound::Included(prefix))?
-        .take(MAX_ROWS)
-    {
-        let (key, value) = row?;
-        if !key.starts_with(prefix) {
-            break;
-        }
-        if !grasp_core::admit::is_free(IndexValue::from_bytes(value)?.kind) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Page, StoreError> {
     let prefix = schema::kind_prefix(kind);
+    let gone = Gone::look(kv)?;
     let mut page = Page {
         events: Vec::new(),
         last: None,
@@ -261,7 +234,11 @@ fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Pag
         if !key.starts_with(&prefix) {
             break;
         }
-        let seq = IndexValue::from_bytes(value)?.seq;
+        let value = IndexValue::from_bytes(value)?;
+        if gone.hides(kv, &Place::of_key(key)?, &value)? {
+            continue;
+        }
+        let seq = value.seq;
         if let Some(bytes) = kv.get(Table::Events, &seq.0.to_be_bytes())? {
             page.events
                 .push((Arc::new(Record::decode(bytes)?.event()?), seq));

@@ -3,6 +3,7 @@
 pub(crate) mod layer;
 pub(crate) mod lmdb;
 pub(crate) mod memory;
+pub(crate) mod runs;
 
 use std::ops::Bound;
 
@@ -41,6 +42,15 @@ pub(crate) enum Table {
     Relays,
     /// id → events that came and were not taken.
     Dismissed,
+    /// seq → events that are gone, whose record and index rows a sweep has yet to remove.
+    Garbage,
+    /// author → how far the sweep is with what a vanished author wrote.
+    VanishJobs,
+    /// What is named through `a`, `e` or `q`, the kind of what names it, time and id: relations
+    /// that prove something, and none of those that anybody may claim.
+    ByTarget,
+    /// id and one thing that a pull request says of git: its tip, its root, a repository.
+    PullRequests,
 }
 
 impl Table {
@@ -50,7 +60,7 @@ impl Table {
         matches!(self, Held | Applied | Hidden | Relays | Dismissed)
     }
 
-    pub(crate) const ALL: [(Table, &'static str); 17] = [
+    pub(crate) const ALL: [(Table, &'static str); 21] = [
         (Table::Events, "events"),
         (Table::Ids, "ids"),
         (Table::ByTime, "by-time"),
@@ -68,6 +78,10 @@ impl Table {
         (Table::Hidden, "hidden"),
         (Table::Relays, "relays"),
         (Table::Dismissed, "dismissed"),
+        (Table::Garbage, "garbage"),
+        (Table::VanishJobs, "vanish-jobs"),
+        (Table::ByTarget, "by-target"),
+        (Table::PullRequests, "pull-requests"),
     ];
 }
 

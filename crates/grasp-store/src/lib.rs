@@ -9,9 +9,12 @@ mod backup;
 mod disk;
 mod error;
 mod facts;
+mod gone;
 mod kv;
 mod query;
+mod relations;
 mod schema;
+mod tags;
 mod write;
 
 use std::path::Path;
@@ -19,20 +22,22 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use grasp_core::{Change, Event, EventId, Seq, StoreOutcome, Timestamp};
 
-pub use crate::backup::{BackupSummary, restore, restore_after};
+pub use crate::backup::{Backup, BackupSummary, restore};
 pub use crate::disk::TailLimits;
 use crate::disk::{Disk, Snapshot};
 pub use crate::error::StoreError;
-pub use crate::kv::lmdb::READERS_FILE;
+use crate::gone::Gone;
 use crate::kv::memory::Memory;
 use crate::kv::{Read, Table};
 pub use crate::query::{Budget, Completeness, Found, Progress, Query, Want};
+pub use crate::relations::Completed;
 use crate::write::Batch;
-pub use crate::write::Swept;
+pub use crate::write::{RemovalLimits, Swept};
 
 #[derive(Debug)]
 pub struct Store {
     backend: Backend,
+    removal: RemovalLimits,
 }
 
 #[derive(Debug)]
@@ -47,7 +52,14 @@ enum Backend {
 /// How large it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
+    /// Of an author who vanishes, events count until the sweep has come by them.
     pub events: u64,
+    /// Events that are gone, whose rows a sweep has yet to remove.
+    pub garbage: u64,
+    /// Authors who vanish and of whom a sweep has not seen everything yet.
+    pub vanishing: usize,
+    /// Rows in memory that wait for their place in the indexes.
+    pub tail_rows: usize,
     pub disk_bytes: u64,
 }
 
@@ -81,7 +93,7 @@ macro_rules! writing {
     ($store:expr, |$batch:ident| $body:expr) => {
         match &$store.backend {
             Backend::Disk(disk) => disk.write(|kv| {
-                let mut $batch = Batch::begin(kv)?;
+                let mut $batch = Batch::begin(kv, $store.removal)?;
                 let result = $body;
                 $batch.finish()?;
                 Ok(result)
@@ -89,7 +101,7 @@ macro_rules! writing {
             Backend::Snapshot(_) => Err(StoreError::ReadOnly),
             Backend::Memory(memory) => {
                 let mut view = memory.write().unwrap_or_else(PoisonError::into_inner);
-                let mut $batch = Batch::begin(&mut *view)?;
+                let mut $batch = Batch::begin(&mut *view, $store.removal)?;
                 let result = $body;
                 $batch.finish()?;
                 Ok(result)
@@ -105,21 +117,49 @@ impl Store {
     }
 
     pub fn open_with(path: &Path, tail: TailLimits) -> Result<Self, StoreError> {
-        Ok(Self::on(Backend::Disk(Disk::open(path, tail)?)))
+        Self::open_limited(path, tail, RemovalLimits::default())
+    }
+
+    pub fn open_limited(
+        path: &Path,
+        tail: TailLimits,
+        removal: RemovalLimits,
+    ) -> Result<Self, StoreError> {
+        Self::open_telling(path, tail, removal, &mut |_| {})
+    }
+
+    /// Tells how far it is, when a store of an older version must be completed first: about a minute
+    /// for a million events. Whatever ends it, the next start goes on from there.
+    pub fn open_telling(
+        path: &Path,
+        tail: TailLimits,
+        removal: RemovalLimits,
+        tell: &mut dyn FnMut(Completed),
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            backend: Backend::Disk(Disk::open(path, tail, removal, tell)?),
+            removal,
+        })
     }
 
     /// Reads beside a running server what is there at this moment.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let snapshot = Snapshot::open(path)?;
-        Ok(Self::on(Backend::Snapshot(Mutex::new(snapshot))))
+        Ok(Self {
+            backend: Backend::Snapshot(Mutex::new(snapshot)),
+            removal: RemovalLimits::default(),
+        })
     }
 
     pub fn in_memory() -> Self {
-        Self::on(Backend::Memory(RwLock::default()))
+        Self::in_memory_limited(RemovalLimits::default())
     }
 
-    fn on(backend: Backend) -> Self {
-        Self { backend }
+    pub fn in_memory_limited(removal: RemovalLimits) -> Self {
+        Self {
+            backend: Backend::Memory(RwLock::default()),
+            removal,
+        }
     }
 
     /// Applies events in order, in one commit. When this returns, they are on disk.
@@ -186,9 +226,9 @@ impl Store {
     }
 
     /// Gives back the space of at most `max` events that expired up to `until`, and of those that
-    /// were deleted or replaced.
+    /// were deleted or replaced, a bounded number of rows at a time.
     pub fn sweep(&self, until: Timestamp, max: usize) -> Result<Swept, StoreError> {
-        let swept = if self.has_expired(until)? {
+        let swept = if self.has_garbage()? || self.has_expired(until)? {
             writing!(self, |batch| batch.sweep(until, max)?)?
         } else {
             Swept::default()
@@ -200,7 +240,7 @@ impl Store {
     }
 
     pub fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
-        reading!(self, |kv| Ok(kv.get(Table::Ids, &id.0)?.is_some()))
+        reading!(self, |kv| Ok(gone::stored(kv, id)?.is_some()))
     }
 
     /// One slice of a query; call again while it says [`Progress::More`].
@@ -220,6 +260,15 @@ impl Store {
     }
 
     pub fn stats(&self) -> Result<Stats, StoreError> {
+        let vanishing = reading!(self, |kv| {
+            kv.rows(Table::VanishJobs, std::ops::Bound::Unbounded)?
+                .count()
+        });
+        let stats = self.size()?;
+        Ok(Stats { vanishing, ..stats })
+    }
+
+    fn size(&self) -> Result<Stats, StoreError> {
         match &self.backend {
             Backend::Disk(disk) => disk.stats(),
             Backend::Snapshot(snapshot) => {
@@ -230,6 +279,9 @@ impl Store {
                 let memory = memory.read().unwrap_or_else(PoisonError::into_inner);
                 Ok(Stats {
                     events: memory.len(Table::Ids),
+                    garbage: memory.len(Table::Garbage),
+                    vanishing: 0,
+                    tail_rows: 0,
                     disk_bytes: 0,
                 })
             }
@@ -241,6 +293,10 @@ impl Store {
         let mut held = 0;
         self.each_held(|_, remembered| held += u64::from(!remembered))?;
         Ok(held)
+    }
+
+    fn has_garbage(&self) -> Result<bool, StoreError> {
+        reading!(self, |kv| Ok(!Gone::look(kv)?.is_nothing()))
     }
 
     fn has_expired(&self, until: Timestamp) -> Result<bool, StoreError> {

@@ -11,8 +11,10 @@ use rustc_hash::FxHashSet;
 
 use self::plan::{Check, Plan};
 use crate::error::StoreError;
+use crate::gone::Gone;
 use crate::kv::{Read, Table};
 use crate::schema::{IndexValue, Place, Record};
+use crate::tags::{TagFilter, TagMatch};
 use crate::write::next_seq;
 
 /// Rows to look for one more match, so that the end of a query can say `more` or `finish`.
@@ -51,22 +53,37 @@ pub enum Completeness {
     Unknown,
 }
 
-/// Work that one slice may do. One unit is a step of a cursor, well under a microsecond.
+/// Work that one slice may do, in units of half a microsecond. What a slice begins it ends, so that
+/// it may go beyond its budget by one event (256 KiB of tags are 1,024 units, 2,500 values looked
+/// up 625, 256 KiB sent 512: 1 ms) and by the choice of one index.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget(pub usize);
 
 impl Budget {
-    /// About a millisecond.
+    /// 2,000 x 0.5 us = a millisecond.
     pub const SLICE: Budget = Budget(2_000);
+    /// The next row of a cursor, in the tail and in a page that is at hand.
     const STEP: usize = 1;
+    /// One row looked up, or a cursor placed: a search down the tree, about 1 us.
+    const LOOKUP: usize = 2;
+    /// A record's header: a search, and a page that nothing else has touched.
     const RECORD: usize = 3;
-    const PARSE: usize = 12;
-    /// Bytes handed to the reader for one unit: a slice holds at most one megabyte and one event
-    /// more.
+    /// Bytes of tags read for one unit: 0.5 GB/s, byte by byte.
+    const TAG_BYTES: usize = 256;
+    /// Values of an event that are searched for in a filter's list for one unit: eleven comparisons
+    /// each, if the list has 2,000.
+    const TAG_LOOKUPS: usize = 4;
+    /// Bytes handed to the reader for one unit, checked and copied once: a slice holds at most one
+    /// megabyte and one event more.
     const JSON_BYTES: usize = 512;
 
     fn spend(&mut self, units: usize) {
         self.0 = self.0.saturating_sub(units);
+    }
+
+    fn spend_on(&mut self, checked: TagMatch) {
+        self.spend(checked.bytes_read / Self::TAG_BYTES);
+        self.spend(checked.lookups / Self::TAG_LOOKUPS);
     }
 
     fn is_spent(&self) -> bool {
@@ -92,6 +109,8 @@ struct Scan {
     filter: Filter,
     remaining: usize,
     plan: Option<Plan>,
+    /// The filter's tags, if the plan leaves them to be checked.
+    tags: Option<TagFilter>,
     /// Where to go on.
     after: Option<Place>,
     /// Rows seen after the last one that was asked for.
@@ -105,6 +124,7 @@ impl Query {
             remaining: filter.limit.unwrap_or(max).min(max),
             filter,
             plan: None,
+            tags: None,
             after: None,
             looked_ahead: 0,
         };
@@ -155,6 +175,7 @@ impl Query {
         };
         let remembers = self.remembers();
         let hides = !self.with_hidden && hides_any(kv)?;
+        let gone = Gone::look(kv)?;
         while let Some(scan) = self.scans.get_mut(self.current) {
             let seen = remembers.then_some(&mut self.seen);
             let mut slice = Slice {
@@ -163,6 +184,7 @@ impl Query {
                 bound,
                 want: self.want,
                 hides,
+                gone,
                 seen,
                 budget: &mut budget,
                 visit,
@@ -206,6 +228,7 @@ struct Slice<'s, R> {
     want: Want,
     /// Some events here are hidden.
     hides: bool,
+    gone: Gone,
     seen: Option<&'s mut FxHashSet<Seq>>,
     budget: &'s mut Budget,
     visit: &'s mut dyn FnMut(Found<'_>),
@@ -221,16 +244,26 @@ impl Scan {
         }
         let plan = match self.plan.take() {
             Some(plan) => plan,
-            None => Plan::choose(&self.filter, slice.kv)?,
+            None => self.choose(slice)?,
         };
-        slice.budget.spend(plan.cursors());
+        slice.budget.spend(Budget::LOOKUP * plan.cursors());
         // Every slice pays for its cursors anew: it goes on for as many steps at least.
         let left = slice.budget.0;
         slice.budget.0 = left.max(plan.cursors());
         let ran = self.follow(&plan, slice);
         slice.budget.0 = left.min(slice.budget.0);
-        self.plan = Some(plan);
+        if let Ok(Ran::Paused) = ran {
+            self.plan = Some(plan);
+        }
         ran
+    }
+
+    fn choose<R: Read>(&mut self, slice: &mut Slice<'_, R>) -> Result<Plan, StoreError> {
+        let plan = Plan::choose(&self.filter, slice.kv, slice.budget)?;
+        if plan.check().tags {
+            self.tags = Some(TagFilter::new(&self.filter.tags)?);
+        }
+        Ok(plan)
     }
 
     fn follow<R: Read>(
@@ -253,7 +286,13 @@ impl Scan {
             // One event under two values of the same list comes twice in a row.
             if value.cases.has(check.cases) && settled != Some(place) {
                 settled = Some(place);
-                if slice.offer(&self.filter, check, place, value, self.remaining > 0)? {
+                let asked = Asked {
+                    filter: &self.filter,
+                    tags: self.tags.as_ref(),
+                    check,
+                    deliver: self.remaining > 0,
+                };
+                if slice.offer(&asked, place, value)? {
                     if self.remaining == 0 {
                         return Ok(Ran::Ended(Completeness::More));
                     }
@@ -275,24 +314,36 @@ impl Scan {
     }
 }
 
+/// What a row is held against.
+struct Asked<'f> {
+    filter: &'f Filter,
+    tags: Option<&'f TagFilter>,
+    check: Check,
+    /// A match is handed to the reader.
+    deliver: bool,
+}
+
 impl<'s, R: Read> Slice<'s, R> {
-    /// Says whether the row matches; hands it to the reader if `deliver`.
+    /// Says whether the row matches; hands it to the reader if it is to be delivered.
     fn offer(
         &mut self,
-        filter: &Filter,
-        check: Check,
+        asked: &Asked<'_>,
         place: Place,
         value: IndexValue,
-        deliver: bool,
     ) -> Result<bool, StoreError> {
+        let Asked { check, deliver, .. } = *asked;
         if value.seq >= self.bound {
+            return Ok(false);
+        }
+        if self.is_gone(&place, &value)? {
             return Ok(false);
         }
         if self.hides && can_be_hidden(value.kind) && self.is_hidden(&place)? {
             return Ok(false);
         }
         if check.kinds
-            && filter
+            && asked
+                .filter
                 .kinds
                 .as_ref()
                 .is_some_and(|kinds| kinds.binary_search(&value.kind).is_err())
@@ -300,18 +351,19 @@ impl<'s, R: Read> Slice<'s, R> {
             return Ok(false);
         }
         let mut json = "";
-        if check.needs_record() || value.expires || (deliver && self.want == Want::Json) {
+        let send = deliver && self.want == Want::Json;
+        if check.needs_record() || value.expires || send {
             let Some(record) = self.record(value.seq)? else {
                 return match check.presence {
                     true => Ok(false),
                     false => Err(StoreError::Damaged("an index row has no event".to_owned())),
                 };
             };
-            if record.is_expired(self.now) || !self.passes(filter, check, &record)? {
+            if record.is_expired(self.now) || !self.passes(asked, &record)? {
                 return Ok(false);
             }
-            json = record.json;
-            if deliver {
+            if send {
+                json = record.json()?;
                 self.budget.spend(json.len() / Budget::JSON_BYTES);
             }
         }
@@ -335,6 +387,15 @@ impl<'s, R: Read> Slice<'s, R> {
         Ok(true)
     }
 
+    /// Deleted, and not swept yet.
+    fn is_gone(&mut self, place: &Place, value: &IndexValue) -> Result<bool, StoreError> {
+        if self.gone.is_nothing() {
+            return Ok(false);
+        }
+        self.budget.spend(Budget::RECORD);
+        self.gone.hides(self.kv, place, value)
+    }
+
     fn is_hidden(&mut self, place: &Place) -> Result<bool, StoreError> {
         self.budget.spend(Budget::STEP);
         Ok(self.kv.get(Table::Hidden, &place.id().0)?.is_some())
@@ -347,25 +408,22 @@ impl<'s, R: Read> Slice<'s, R> {
         bytes.map(Record::decode).transpose()
     }
 
-    fn passes(
-        &mut self,
-        filter: &Filter,
-        check: Check,
-        record: &Record<'_>,
-    ) -> Result<bool, StoreError> {
-        if check.authors
-            && filter
+    fn passes(&mut self, asked: &Asked<'_>, record: &Record<'_>) -> Result<bool, StoreError> {
+        if asked.check.authors
+            && asked
+                .filter
                 .authors
                 .as_ref()
                 .is_some_and(|keys| keys.binary_search(&record.pubkey).is_err())
         {
             return Ok(false);
         }
-        if !check.tags {
+        let Some(tags) = asked.tags else {
             return Ok(true);
-        }
-        self.budget.spend(Budget::PARSE);
-        Ok(filter.matches(&record.event()?))
+        };
+        let checked = tags.check(record.tags()?)?;
+        self.budget.spend_on(checked);
+        Ok(checked.matches)
     }
 }
 

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
 use crate::kv::Table;
+use crate::relations;
+use crate::tags::Tags;
 
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const META_VERSION: &[u8] = b"version";
@@ -20,6 +22,9 @@ pub(crate) const META_VERSION: &[u8] = b"version";
 pub(crate) const META_NEXT_SEQ: &[u8] = b"next-seq";
 /// Events below it are in the indexes too.
 pub(crate) const META_INDEXED: &[u8] = b"indexed";
+/// Of those, events below it have their rows in `ByTarget` and `PullRequests`. A version that did
+/// not know these tables moves `META_INDEXED` alone: the next start makes the rows that lack.
+pub(crate) const META_RELATED: &[u8] = b"related";
 
 /// Reversed time, id.
 pub(crate) const SUFFIX: usize = 8 + 32;
@@ -89,7 +94,7 @@ impl Cases {
         self.0 & other.0 == other.0
     }
 
-    fn add(&mut self, other: Cases) {
+    pub(crate) fn add(&mut self, other: Cases) {
         self.0 |= other.0;
     }
 }
@@ -144,12 +149,16 @@ impl IdValue {
     }
 }
 
+/// Kind and author.
+const HEADER: usize = 2 + 32;
+
 /// A row of `Events`: what queries check without parsing, then the JSON.
 pub(crate) struct Record<'a> {
-    pub(crate) kind: Kind,
     pub(crate) pubkey: Pubkey,
     pub(crate) expires: Option<Timestamp>,
-    pub(crate) json: &'a str,
+    /// Not looked at before somebody wants it: the header of a long event costs no more than that
+    /// of a short one.
+    json: &'a [u8],
 }
 
 impl<'a> Record<'a> {
@@ -164,16 +173,24 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, StoreError> {
-        let (kind, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-        let (pubkey, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let (_, pubkey) = read_header(bytes)?;
+        let rest = bytes.get(HEADER..).ok_or_else(damaged)?;
         let (expires, json) = rest.split_first_chunk().ok_or_else(damaged)?;
         let expires = u64::from_be_bytes(*expires);
         Ok(Self {
-            kind: Kind(u16::from_be_bytes(*kind)),
-            pubkey: Pubkey(*pubkey),
+            pubkey,
             expires: (expires != u64::MAX).then_some(Timestamp(expires)),
-            json: std::str::from_utf8(json).map_err(|_| damaged())?,
+            json,
         })
+    }
+
+    /// The text in which the event is sent.
+    pub(crate) fn json(&self) -> Result<&'a str, StoreError> {
+        std::str::from_utf8(self.json).map_err(|_| damaged())
+    }
+
+    pub(crate) fn tags(&self) -> Result<Tags<'a>, StoreError> {
+        Tags::of(self.json)
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -181,7 +198,92 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn event(&self) -> Result<Event, StoreError> {
-        Event::from_stored(self.json).map_err(|error| StoreError::Damaged(error.to_string()))
+        Event::from_stored(self.json()?).map_err(|error| StoreError::Damaged(error.to_string()))
+    }
+}
+
+/// Kind and author of a record, without a look at its JSON: that may be long.
+pub(crate) fn read_header(record: &[u8]) -> Result<(Kind, Pubkey), StoreError> {
+    let (kind, rest) = record.split_first_chunk().ok_or_else(damaged)?;
+    let pubkey = rest.first_chunk().ok_or_else(damaged)?;
+    Ok((Kind(u16::from_be_bytes(*kind)), Pubkey(*pubkey)))
+}
+
+/// A row of `VanishJobs`: what an author's request to vanish covers, and where the sweep goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VanishJob {
+    pub(crate) until: Timestamp,
+    /// The number of the request: what is stored later was judged in the knowledge of it.
+    pub(crate) before: Seq,
+    /// Another request came when this pass had begun: it must be followed by one more.
+    pub(crate) again: bool,
+    pub(crate) cursor: Cursor,
+}
+
+/// The last key that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    /// In `ByAuthorKind`, of what the author wrote.
+    Written(Vec<u8>),
+    /// In `ByTag`, of what is addressed to the author.
+    Addressed(Vec<u8>),
+}
+
+impl VanishJob {
+    pub(crate) fn new(author: &Pubkey, until: Timestamp, before: Seq) -> Self {
+        Self {
+            until,
+            before,
+            again: false,
+            cursor: Cursor::start(author),
+        }
+    }
+
+    /// What is stored later is newer, or not the author's.
+    pub(crate) fn covers(&self, created_at: Timestamp, seq: Seq) -> bool {
+        created_at <= self.until && seq < self.before
+    }
+
+    /// The same of a row, for readers who ask often.
+    pub(crate) fn row_covers(
+        row: &[u8],
+        created_at: Timestamp,
+        seq: Seq,
+    ) -> Result<bool, StoreError> {
+        let (until, rest) = row.split_first_chunk().ok_or_else(damaged)?;
+        let before = rest.first_chunk().ok_or_else(damaged)?;
+        Ok(created_at.0 <= u64::from_be_bytes(*until) && seq.0 < u64::from_be_bytes(*before))
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let (phase, key) = match &self.cursor {
+            Cursor::Written(key) => (0, key),
+            Cursor::Addressed(key) => (1, key),
+        };
+        let (until, before) = (self.until.0.to_be_bytes(), self.before.0.to_be_bytes());
+        [&until[..], &before, &[u8::from(self.again), phase], key].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StoreError> {
+        let (until, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (before, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let ([again, phase], key) = rest.split_first_chunk().ok_or_else(damaged)?;
+        Ok(Self {
+            until: Timestamp(u64::from_be_bytes(*until)),
+            before: Seq(u64::from_be_bytes(*before)),
+            again: *again != 0,
+            cursor: match phase {
+                0 => Cursor::Written(key.to_vec()),
+                1 => Cursor::Addressed(key.to_vec()),
+                _ => return Err(damaged()),
+            },
+        })
+    }
+}
+
+impl Cursor {
+    pub(crate) fn start(author: &Pubkey) -> Self {
+        Cursor::Written(author.0.to_vec())
     }
 }
 
@@ -252,6 +354,7 @@ pub(crate) fn index_keys(event: &Event) -> Vec<(Table, Box<[u8]>, Cases)> {
         tags.into_iter()
             .map(|(prefix, cases)| (Table::ByTag, key(&prefix, &place), cases)),
     );
+    keys.extend(relations::keys(event));
     keys
 }
 
@@ -427,16 +530,21 @@ pub(crate) fn read_dismissed(key: &[u8], row: &[u8]) -> Result<Restore, StoreErr
     }))
 }
 
+pub(crate) fn read_pubkey(bytes: &[u8]) -> Result<Pubkey, StoreError> {
+    let bytes = bytes.try_into().map_err(|_| damaged())?;
+    Ok(Pubkey(bytes))
+}
+
 pub(crate) fn read_u64(bytes: &[u8]) -> Result<u64, StoreError> {
     let bytes: [u8; 8] = bytes.try_into().map_err(|_| damaged())?;
     Ok(u64::from_be_bytes(bytes))
 }
 
-fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
+pub(crate) fn key(prefix: &[u8], place: &Place) -> Box<[u8]> {
     [prefix, &place.0].concat().into()
 }
 
-fn damaged() -> StoreError {
+pub(crate) fn damaged() -> StoreError {
     StoreError::Damaged("a row has the wrong length".to_owned())
 }
 

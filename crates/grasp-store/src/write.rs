@@ -1,7 +1,7 @@
 //! What an event does to the store: the rules of replacement, deletion (NIP-09), expiry
 //! (NIP-40) and vanishing (NIP-62), applied in order within one transaction.
 
-use std::ops::Bound;
+mod removal;
 
 use grasp_core::event::{Address, Event, Kind};
 use grasp_core::nip34::Rank;
@@ -9,31 +9,33 @@ use grasp_core::relay_url::RelayUrl;
 use grasp_core::sync::{Dismissed, RelayMemory};
 use grasp_core::{EventId, Pubkey, RepoId, Seq, StoreOutcome, Timestamp};
 
+pub use self::removal::{RemovalLimits, Swept};
 use crate::error::StoreError;
+use crate::gone;
 use crate::kv::{IndexChange, Read, Table, Write};
-use crate::schema::{self, Cases, IdValue, IndexValue, Place, Record, Slot};
+use crate::schema::{self, Cases, IdValue, IndexValue, Record, Slot};
 
 /// Changes to the indexes are kept back and written in key order: neighbours share pages.
 pub(crate) struct Batch<'w, W> {
     kv: &'w mut W,
     next_seq: u64,
     index: Vec<IndexChange>,
-}
-
-/// What a sweep did; `more` when it stopped at its bound.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    pub removed: usize,
-    pub more: bool,
+    limits: RemovalLimits,
+    /// Of the limits, what is left to this batch.
+    bytes_at_once: usize,
+    looks: usize,
 }
 
 impl<'w, W: Write> Batch<'w, W> {
-    pub(crate) fn begin(kv: &'w mut W) -> Result<Self, StoreError> {
+    pub(crate) fn begin(kv: &'w mut W, limits: RemovalLimits) -> Result<Self, StoreError> {
         let next_seq = next_seq(kv)?;
         Ok(Self {
             kv,
             next_seq,
             index: Vec::new(),
+            limits,
+            bytes_at_once: limits.bytes_at_once,
+            looks: limits.looks,
         })
     }
 
@@ -54,7 +56,7 @@ impl<'w, W: Write> Batch<'w, W> {
         let seq = self.insert(event)?;
         match event.kind {
             Kind::DELETION => self.delete_targets(event)?,
-            Kind::VANISH => self.vanish(event)?,
+            Kind::VANISH => self.vanish(event, seq)?,
             _ => {}
         }
         Ok(StoreOutcome::Stored(seq))
@@ -79,32 +81,12 @@ impl<'w, W: Write> Batch<'w, W> {
         }
     }
 
-    /// Removes at most `max` events that expired at or before `until`.
-    pub(crate) fn sweep(&mut self, until: Timestamp, max: usize) -> Result<Swept, StoreError> {
-        let mut expired = Vec::new();
-        for row in self.kv.rows(Table::Expiry, Bound::Unbounded)? {
-            let (key, _) = row?;
-            let (at, seq) = key.split_at_checked(8).unwrap_or_default();
-            if schema::read_u64(at)? > until.0 || expired.len() > max {
-                break;
-            }
-            expired.push(Seq(schema::read_u64(seq)?));
-        }
-        let more = expired.len() > max;
-        expired.truncate(max);
-        for seq in &expired {
-            self.remove(*seq)?;
-        }
-        let removed = expired.len();
-        Ok(Swept { removed, more })
-    }
-
     /// Takes the slot from an older version.
     fn take_slot(&mut self, address: &Address, event: &Event) -> Result<(), StoreError> {
         let key = schema::slot_key(address);
         if let Some(bytes) = self.kv.get(Table::Slots, &key)? {
             let holder = Slot::from_bytes(bytes)?;
-            self.remove_by_id(&holder.id)?;
+            self.discard_by_id(&holder.id)?;
         }
         self.kv.put(Table::Slots, &key, &Slot::of(event).to_bytes())
     }
@@ -122,7 +104,7 @@ impl<'w, W: Write> Batch<'w, W> {
             // Who is stored holds the slot.
             self.kv.delete(Table::Slots, &schema::slot_key(&address))?;
         }
-        self.remove(seq)
+        self.discard(id, seq)
     }
 
     pub(crate) fn hold(
@@ -208,37 +190,12 @@ impl<'w, W: Write> Batch<'w, W> {
         Ok(seq)
     }
 
-    fn remove_by_id(&mut self, id: &EventId) -> Result<(), StoreError> {
-        match self.seq_of(id)? {
-            Some(seq) => self.remove(seq),
-            None => Ok(()),
-        }
-    }
-
     fn seq_of(&self, id: &EventId) -> Result<Option<Seq>, StoreError> {
         let value = self.kv.get(Table::Ids, &id.0)?;
         Ok(value
             .map(IdValue::from_bytes)
             .transpose()?
             .map(|value| value.index.seq))
-    }
-
-    fn remove(&mut self, seq: Seq) -> Result<(), StoreError> {
-        let seq_bytes = seq.0.to_be_bytes();
-        let Some(bytes) = self.kv.get(Table::Events, &seq_bytes)? else {
-            return Ok(());
-        };
-        let record = Record::decode(bytes)?;
-        let (event, expires) = (record.event()?, record.expires);
-        self.kv.delete(Table::Events, &seq_bytes)?;
-        self.kv.delete(Table::Ids, &event.id.0)?;
-        self.show(&event.id)?;
-        if let Some(at) = expires {
-            self.kv
-                .delete(Table::Expiry, &schema::expiry_key(at, seq))?;
-        }
-        self.change_index(&event, None);
-        Ok(())
     }
 
     /// Deletions last: they are remembered also for events that are not here yet.
@@ -263,11 +220,10 @@ impl<'w, W: Write> Batch<'w, W> {
         let Some(seq) = self.seq_of(id)? else {
             return Ok(());
         };
-        let bytes = self.kv.get(Table::Events, &seq.0.to_be_bytes())?;
-        let record = bytes.map(Record::decode).transpose()?;
-        match record {
-            Some(record) if record.pubkey == *author && !is_permanent(record.kind) => {
-                self.remove(seq)
+        let record = self.kv.get(Table::Events, &seq.0.to_be_bytes())?;
+        match record.map(schema::read_header).transpose()? {
+            Some((kind, writer)) if writer == *author && !is_permanent(kind) => {
+                self.discard(id, seq)
             }
             _ => Ok(()),
         }
@@ -282,65 +238,22 @@ impl<'w, W: Write> Batch<'w, W> {
             .put(Table::DeletedSlots, &key, &latest.to_be_bytes())?;
         let holder = self.kv.get(Table::Slots, &key)?;
         match holder.map(Slot::from_bytes).transpose()? {
-            Some(holder) if holder.created_at <= until => self.remove_by_id(&holder.id),
+            Some(holder) if holder.created_at <= until => self.discard_by_id(&holder.id),
             _ => Ok(()),
         }
     }
 
-    /// Removes all that the author wrote up to the request, and the gift wraps sent to it.
-    fn vanish(&mut self, request: &Event) -> Result<(), StoreError> {
-        let known = self.kv.get(Table::Vanished, &request.pubkey.0)?;
-        let known = known.map(schema::read_u64).transpose()?.unwrap_or(0);
-        let until = known.max(request.created_at.0).to_be_bytes();
-        self.kv.put(Table::Vanished, &request.pubkey.0, &until)?;
-
-        // The scan reads the indexes: they must hold this batch's events too.
-        self.flush_index()?;
-        let mut written = Vec::new();
-        for kind in kinds_of(&*self.kv, &request.pubkey)? {
-            let prefix = schema::author_kind_prefix(&request.pubkey, kind);
-            written.extend(self.rows_before(Table::ByAuthorKind, &prefix, request)?);
-        }
-        let wrapped_for = schema::tag_prefix(b'p', &request.pubkey.to_string());
-        let tagged = self.rows_before(Table::ByTag, &wrapped_for, request)?;
-        let is_wrap =
-            |value: &IndexValue| value.kind == Kind::GIFT_WRAP && value.cases.has(Cases::of(b'p'));
-        let wraps = tagged.into_iter().filter(is_wrap);
-        for value in written.into_iter().chain(wraps) {
-            self.remove(value.seq)?;
-        }
-        Ok(())
-    }
-
-    /// Index rows below a prefix that are not newer than the event, without its own.
-    fn rows_before(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        event: &Event,
-    ) -> Result<Vec<IndexValue>, StoreError> {
-        let from = [prefix, &schema::newest_from(event.created_at)].concat();
-        let mut values = Vec::new();
-        for row in self.kv.rows(table, Bound::Included(&from))? {
-            let (key, value) = row?;
-            if !key.starts_with(prefix) {
-                break;
-            }
-            if Place::of_key(key)?.id() != event.id {
-                values.push(IndexValue::from_bytes(value)?);
-            }
-        }
-        Ok(values)
-    }
-
-    fn change_index(&mut self, event: &Event, value: Option<IndexValue>) {
+    /// How many rows it has.
+    fn change_index(&mut self, event: &Event, value: Option<IndexValue>) -> usize {
         let change = |(table, key, cases)| IndexChange {
             table,
             key,
             value: value.map(|value| IndexValue { cases, ..value }.to_bytes()),
         };
-        self.index
-            .extend(schema::index_keys(event).into_iter().map(change));
+        let keys = schema::index_keys(event);
+        let rows = keys.len();
+        self.index.extend(keys.into_iter().map(change));
+        rows
     }
 
     fn flush_index(&mut self) -> Result<(), StoreError> {
@@ -358,7 +271,7 @@ impl<'w, W: Write> Batch<'w, W> {
 
 /// What an event would be answered, if not that it is stored.
 pub(crate) fn foresee(kv: &impl Read, event: &Event) -> Result<Option<StoreOutcome>, StoreError> {
-    Ok(if kv.get(Table::Ids, &event.id.0)?.is_some() {
+    Ok(if gone::stored(kv, &event.id)?.is_some() {
         Some(StoreOutcome::Duplicate)
     } else if has_vanished(kv, event)? {
         Some(StoreOutcome::Vanished)
@@ -414,27 +327,6 @@ fn is_replaced(kv: &impl Read, event: &Event) -> Result<bool, StoreError> {
     holder.map_or(Ok(false), |holder| {
         Ok(!Slot::of(event).beats(&Slot::from_bytes(holder)?))
     })
-}
-
-/// The kinds that an author has events of, found by leaping from one to the next.
-pub(crate) fn kinds_of(kv: &impl Read, author: &Pubkey) -> Result<Vec<Kind>, StoreError> {
-    let mut kinds = Vec::new();
-    let mut next = Some(0);
-    while let Some(from) = next {
-        let prefix = schema::author_kind_prefix(author, Kind(from));
-        let row = kv
-            .rows(Table::ByAuthorKind, Bound::Included(&prefix))?
-            .next();
-        let Some((key, _)) = row.transpose()? else {
-            break;
-        };
-        let Some(kind) = schema::kind_after_author(key, author) else {
-            break;
-        };
-        kinds.push(kind);
-        next = kind.0.checked_add(1);
-    }
-    Ok(kinds)
 }
 
 pub(crate) fn next_seq(kv: &impl Read) -> Result<u64, StoreError> {

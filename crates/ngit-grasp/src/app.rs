@@ -1,18 +1,21 @@
 //! The running server: opens the store, starts the engine and the listener, and ends them in
 //! order, so that nothing that was acknowledged or is on its way is lost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grasp_git::{Git, GitError, Version};
-use grasp_store::{Store, StoreError};
+use grasp_store::{Completed, RemovalLimits, Store, StoreError, TailLimits};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseBackend};
+use crate::disk::Floor;
+use crate::driver;
 use crate::engine::{Engine, EngineError, Outside};
 use crate::hosting::Repositories;
 use crate::hosting::room::Rooms;
@@ -36,6 +39,8 @@ const LAST_COMMIT: Duration = Duration::from_secs(3);
 
 /// The oldest git that the tests run with.
 const OLDEST_GIT: (u32, u32) = (2, 39);
+/// Between two lines of the log while an older store is completed.
+const COMPLETION_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -88,9 +93,26 @@ pub fn usable_git() -> Result<Version, GitTrouble> {
 
 pub fn open_store(config: &Config) -> Result<Store, StoreError> {
     match config.database_backend {
-        DatabaseBackend::Lmdb => Store::open(&config.relay_data_path),
+        DatabaseBackend::Lmdb => open_on_disk(&config.relay_data_path),
         DatabaseBackend::Memory => Ok(Store::in_memory()),
     }
+}
+
+/// One of an older version is completed first, which may take a minute and is told.
+fn open_on_disk(path: &Path) -> Result<Store, StoreError> {
+    let mut told = Instant::now();
+    let mut tell = |Completed { done, all }| {
+        if done == all || told.elapsed() >= COMPLETION_LOG_INTERVAL {
+            told = Instant::now();
+            tracing::info!(done, all, "adding new index rows to the store");
+        }
+    };
+    Store::open_telling(
+        path,
+        TailLimits::default(),
+        RemovalLimits::default(),
+        &mut tell,
+    )
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -153,6 +175,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     // The first scrape shall find it.
     measure.measure();
     let measuring = tokio::spawn(Arc::new(measure).keep_measuring());
+    let watching_disk = watch_disk(&config, engine.driver.clone());
     let kept_tidy = Arc::clone(&repositories);
     let repacking = tokio::spawn(async move { kept_tidy.repack_in_turn().await });
     let watch = Watch::new(&config, Arc::clone(&store), Arc::clone(&metrics));
@@ -178,7 +201,7 @@ async fn serve(mut config: Config) -> Result<(), StartError> {
     stop_signal.received().await;
     tracing::info!("stopping: no new connections, answers on their way are sent");
     server.finish(&phase, CLOSE_CONNECTIONS).await;
-    for task in [measuring, repacking] {
+    for task in [measuring, repacking, watching_disk] {
         task.abort();
         let _ = task.await;
     }
@@ -201,7 +224,7 @@ fn instance() -> String {
 
 fn remote_options(config: &Config, identity: &Identity, instance: &str) -> remote::Options {
     remote::Options {
-        allow_private: config.allow_private_addresses,
+        reach: config.reach(),
         connect_timeout: config.sync_connect_timeout,
         beat: remote::BEAT,
         signer: Signer::new(config.sync_auth, identity),
@@ -250,6 +273,25 @@ fn warn_of_other_owner(config: &Config) {
         ),
         Ok(None) => {}
         Err(error) => tracing::warn!("{error}"),
+    }
+}
+
+/// Keeps the core told whether the disk of the events has space.
+fn watch_disk(config: &Config, driver: driver::Handle) -> JoinHandle<()> {
+    let (path, least) = (&config.relay_data_path, config.min_free_bytes.as_u64());
+    let floor = Floor::new(path.clone(), least);
+    tokio::spawn(floor.watch(move |low| {
+        log_disk(low);
+        driver.disk_low(low);
+    }))
+}
+
+fn log_disk(low: bool) {
+    match low {
+        true => tracing::error!(
+            "the disk of the events is nearly full: only deletions and events of maintainers are stored"
+        ),
+        false => tracing::info!("the disk of the events has space again"),
     }
 }
 

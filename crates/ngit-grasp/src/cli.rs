@@ -50,7 +50,7 @@ fn is_caused_by(error: &(dyn std::error::Error + 'static), kind: io::ErrorKind) 
 /// A refused permission is a question of who asks.
 fn whoever_was_refused(error: &(dyn std::error::Error + 'static)) -> String {
     match is_caused_by(error, io::ErrorKind::PermissionDenied) {
-        true => format!(" (as user {})", rustix::process::geteuid().as_raw()),
+        true => format!(" (as user {})", crate::owner::acting()),
         false => String::new(),
     }
 }

@@ -13,6 +13,10 @@ use tokio::runtime::Handle;
 /// How old a figure may be while somebody writes. In that time a fast disk takes some 100 MB.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How often the floor is compared with what is free, for those who do not ask. Events come slower
+/// than packs: verified, not more than some 50 MB in that time.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Disk {
     /// Something of ours on it.
@@ -120,6 +124,21 @@ impl Floor {
         let next = self.age().saturating_add(millis(LOOK_EVERY));
         self.next_look.store(next, Ordering::Relaxed);
         self.looking.store(false, Ordering::Relaxed);
+    }
+
+    /// Says when the floor is crossed, from now on, for as long as it is polled.
+    pub async fn watch(self: Arc<Self>, tell: impl Fn(bool)) {
+        let mut was_low = false;
+        loop {
+            let floor = Arc::clone(&self);
+            let _ = tokio::task::spawn_blocking(move || floor.look()).await;
+            let low = self.free.load(Ordering::Relaxed) < self.least;
+            if low != was_low {
+                tell(low);
+                was_low = low;
+            }
+            tokio::time::sleep(WATCH_EVERY).await;
+        }
     }
 
     fn look_elsewhere(self: &Arc<Self>) {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::config::{Config, Loaded};
 use crate::identity;
+use crate::owner;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -116,7 +117,11 @@ fn our_npub(config: &Config) -> Option<String> {
     let secret = config.relay_owner_nsec.as_ref();
     match secret {
         Some(secret) => identity::npub_of(secret.reveal()),
-        None => identity::known(&config.relay_data_path),
+        None => {
+            let data = &config.relay_data_path;
+            let known = owner::as_owner(&[data], || identity::known(data));
+            known.ok().flatten()
+        }
     }
 }
 

@@ -142,6 +142,11 @@ impl Handle {
         self.send(Message::Answer(Input::Git { job, outcome }));
     }
 
+    /// Whether less than what must stay free is left on the disk of the events.
+    pub fn disk_low(&self, low: bool) {
+        self.send(Message::Answer(Input::DiskLow(low)));
+    }
+
     pub fn swept(&self, more: bool) {
         self.send(Message::Answer(Input::Swept { more }));
     }

@@ -1,11 +1,16 @@
 //! Whose data it is. A packaged server has a user of its own, and its operator works as root: what
-//! a command of root writes must belong to that user, or the server could not use it.
+//! a command of root writes must belong to that user, or the server could not use it; and what that
+//! user put there is opened with its rights, so that no link of it leads to what is root's.
 
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::geteuid;
+
+#[cfg(target_os = "linux")]
+mod linux;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -34,9 +39,12 @@ pub enum OwnerError {
 
 impl Owner {
     pub fn of(path: &Path) -> io::Result<Self> {
-        let meta = path.metadata()?;
+        Ok(Self::in_metadata(&path.metadata()?))
+    }
+
+    fn in_metadata(meta: &std::fs::Metadata) -> Self {
         let (uid, gid) = (meta.uid(), meta.gid());
-        Ok(Self { uid, gid })
+        Self { uid, gid }
     }
 }
 
@@ -54,78 +62,113 @@ pub fn other(places: &[&Path]) -> Result<Option<(PathBuf, Owner)>, OwnerError> {
     }
     let mut found: Option<(PathBuf, Owner)> = None;
     for place in places {
-        let place = nearest(place).to_owned();
-        // What cannot be looked at is told by whoever opens it.
-        let Ok(owner) = Owner::of(&place) else {
-            continue;
-        };
-        match &found {
-            Some((first, of)) if of.uid != owner.uid => {
-                return Err(OwnerError::Divided(first.clone(), *of, place, owner));
+        // Somebody to whom a folder on the way belongs decides what is found behind it.
+        let there = nearest(place);
+        let there = Owner::of(there).map(|owner| (there.to_owned(), owner));
+        for (place, owner) in first_other(place).into_iter().chain(there.ok()) {
+            match &found {
+                Some((first, of)) if of.uid != owner.uid => {
+                    return Err(OwnerError::Divided(first.clone(), *of, place, owner));
+                }
+                Some(_) => {}
+                None => found = Some((place, owner)),
             }
-            Some(_) => {}
-            None => found = Some((place, owner)),
         }
     }
     Ok(found.filter(|(_, owner)| owner.uid != 0))
 }
 
-/// Root becomes the user to whom these places belong. Threads are users each by itself: it must
-/// be called while there is one.
+/// Links that are followed on one way, as the kernel does.
+const MAX_LINKS: usize = 40;
+
+/// The first thing on the way there that is not root's: a folder, or a link. Nobody but root can
+/// change what is before it.
+fn first_other(place: &Path) -> Option<(PathBuf, Owner)> {
+    let mut left: Vec<PathBuf> = parts(&std::path::absolute(place).ok()?);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = left.pop() {
+        if part.as_os_str() == ".." {
+            at.pop();
+            continue;
+        }
+        at.push(part);
+        let meta = at.symlink_metadata().ok()?;
+        if meta.uid() != 0 {
+            return Some((at, Owner::in_metadata(&meta)));
+        }
+        if meta.is_symlink() {
+            links += 1;
+            let target = at.read_link().ok().filter(|_| links <= MAX_LINKS)?;
+            at.pop();
+            left.extend(parts(&target));
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+        }
+    }
+    None
+}
+
+/// The last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().rev();
+    let parts = parts.filter(|part| !matches!(part, std::path::Component::RootDir));
+    parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+/// Root becomes the user to whom these places belong, with no right of root's left. Threads are
+/// users each by itself: it must be called while there is one.
 pub fn act_for(places: &[&Path]) -> Result<(), OwnerError> {
+    match other(places)? {
+        Some((path, owner)) => switch(places, path, owner),
+        None => Ok(()),
+    }
+}
+
+/// Does something as the user to whom these places belong, while whoever asks stays root: opens
+/// what is read for a file of root's.
+pub fn as_owner<T: Send>(
+    places: &[&Path],
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, OwnerError> {
     let Some((path, owner)) = other(places)? else {
-        return Ok(());
+        return Ok(work());
     };
-    become_user(owner).map_err(|source| OwnerError::Stuck {
+    let done = std::thread::scope(|scope| {
+        let acting = scope.spawn(|| switch(places, path, owner).map(|()| work()));
+        acting.join()
+    });
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The user whose rights counted last.
+static ACTING: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// As whom files were opened, for an error that tells of it.
+pub fn acting() -> u32 {
+    match ACTING.load(Ordering::Relaxed) {
+        u32::MAX => geteuid().as_raw(),
+        uid => uid,
+    }
+}
+
+fn switch(places: &[&Path], path: PathBuf, owner: Owner) -> Result<(), OwnerError> {
+    become_user(places, owner).map_err(|source| OwnerError::Stuck {
         path,
         owner,
         source,
-    })
-}
-
-/// A file that a look of root has made belongs to whoever has the folder.
-pub fn hand_over(folder: &Path, name: &str) {
-    if !geteuid().is_root() {
-        return;
-    }
-    if let Ok(owner) = Owner::of(folder) {
-        // It is not there, or nobody can change it: the doctor tells.
-        let _ = chown(folder.join(name), Some(owner.uid), Some(owner.gid));
-    }
-}
-
-/// The right to read everything is kept, for git processes too: a backup may be for root only, and
-/// systemd puts the data of such users into a folder that only root may enter.
-#[cfg(target_os = "linux")]
-fn become_user(owner: Owner) -> io::Result<()> {
-    use rustix::process::{Gid, Uid};
-    use rustix::thread::{
-        CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
-        configure_capability_in_ambient_set, set_capabilities, set_capabilities_secure_bits,
-        set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
-    };
-
-    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    set_keep_capabilities(true)?;
-    // Else `access`, by which git looks for a repository, would not count what is kept.
-    let _ = set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP);
-    set_thread_res_uid(uid, uid, uid)?;
-    let kept = capabilities(None)?.permitted & CapabilitySet::DAC_READ_SEARCH;
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: kept,
-    };
-    set_capabilities(None, sets)?;
-    if !kept.is_empty() {
-        configure_capability_in_ambient_set(kept, true)?;
-    }
+    })?;
+    ACTING.store(owner.uid, Ordering::Relaxed);
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+fn become_user(places: &[&Path], owner: Owner) -> io::Result<()> {
+    linux::open_the_way(places, owner)?;
+    linux::become_user(owner)
+}
+
 #[cfg(not(target_os = "linux"))]
-fn become_user(_: Owner) -> io::Result<()> {
+fn become_user(_: &[&Path], _: Owner) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use grasp_core::admit::Refusal;
 use grasp_core::nip34;
 use grasp_core::purgatory::Held;
 use grasp_core::push::{Decision, PushRefusal};
@@ -148,6 +149,10 @@ impl Performer {
                 self.live.announce(event, seq, room);
             }
             Effect::Sweep { until } => self.writer.sweep(until),
+            Effect::Evicted(id) => {
+                self.metrics.relay.refused(Refusal::Evicted.label());
+                tracing::debug!(%id, "a held event made way for others");
+            }
             Effect::Repaired { repo, what } => self.note_repair(&repo, what),
             Effect::Noted(note) => self.notes.take(note, Instant::now()),
             Effect::Hunted(note) => self.hunt_notes.take(note, Instant::now()),

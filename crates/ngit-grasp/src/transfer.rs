@@ -1,6 +1,6 @@
 //! Moving data in and out: backup and restore of the store, export and import as JSON lines.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::admit::Refusal;
 use grasp_core::event::Unverified;
 use grasp_core::{Answer, EventId, Filter, Limits, Origin};
-use grasp_store::{BackupSummary, Budget, Progress, Query, Store, StoreError, Want};
+use grasp_store::{Backup, BackupSummary, Budget, Progress, Query, Store, StoreError, Want};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -78,20 +78,19 @@ pub(crate) fn engine(config: &Config) -> Result<Engine, TransferError> {
     Ok(engine.map_err(StartError::from)?)
 }
 
-/// What is on disk, beside a server that may be running.
+/// What is on disk, beside a server that may be running. Opened as the user to whom it belongs, and
+/// nothing below the folder is opened later.
 pub(crate) fn look(config: &Config) -> Result<Store, TransferError> {
     let data = on_disk(config)?;
-    let store = Store::open_read_only(data)?;
-    owner::hand_over(data, grasp_store::READERS_FILE);
-    Ok(store)
+    Ok(owner::as_owner(&[data], || Store::open_read_only(data))??)
 }
 
 /// Events and owner key, consistent, while the server may be running.
 pub fn backup(config: &Config, dir: &Path, as_json: bool) -> Result<(), TransferError> {
     let data = on_disk(config)?;
     let store = look(config)?;
+    let keys = owner::as_owner(&[data], || read_keys(data))??;
     let bar = spinner("copying events");
-    let keys = [SECRET_FILE, PUBLIC_FILE].map(|name| data.join(name));
     let summary = store.backup(dir, &keys)?;
     bar.finish_and_clear();
     if as_json {
@@ -109,11 +108,14 @@ pub fn backup(config: &Config, dir: &Path, as_json: bool) -> Result<(), Transfer
 /// Into a data directory that has no events yet.
 pub fn restore(config: &Config, dir: &Path, as_json: bool) -> Result<(), TransferError> {
     let data = on_disk(config)?;
+    // The backup may be for root alone, so it is opened before the data is.
+    let backup = Backup::open(dir)?;
+    let keys = read_keys(dir)?;
     owner::act_for(&[data])?;
     let bar = spinner("checking and copying events");
     // The key first: events without it would begin a new identity at the next start.
-    let keys = || bar.suspend(|| restore_keys(dir, data));
-    let summary = grasp_store::restore_after(dir, data, keys).map_err(stopped)?;
+    let first = || bar.suspend(|| restore_keys(&keys, data));
+    let summary = backup.restore_after(data, first).map_err(stopped)?;
     bar.finish_and_clear();
     if as_json {
         return print_json(&as_value(&summary, data));
@@ -126,8 +128,48 @@ pub fn restore(config: &Config, dir: &Path, as_json: bool) -> Result<(), Transfe
     Ok(())
 }
 
-fn restore_keys(dir: &Path, data: &Path) -> Result<(), StoreError> {
+/// The files of the owner key that are there, with their names. What is there and cannot be read is
+/// an error: a backup without the key would look whole.
+fn read_keys(dir: &Path) -> Result<Vec<(&'static str, String)>, StoreError> {
+    let mut keys = Vec::new();
     for name in [SECRET_FILE, PUBLIC_FILE] {
+        let path = dir.join(name);
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if path
+            .symlink_metadata()
+            .is_err_and(|error| is_missing(&error))
+        {
+            continue;
+        }
+        match read_short(&path) {
+            Ok(text) => keys.push((name, text)),
+            Err(source) => return Err(StoreError::Io { path, source }),
+        }
+    }
+    Ok(keys)
+}
+
+/// A key has 63 characters.
+const MAX_KEY_BYTES: u64 = 4_096;
+
+/// Of a plain file. Another thing under its name may have no end, or nobody who writes to it.
+fn read_short(path: &Path) -> io::Result<String> {
+    let mut options = File::options();
+    options.read(true);
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits();
+    let nonblock = i32::try_from(nonblock).unwrap_or_default();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nonblock);
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is not a file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_KEY_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn restore_keys(keys: &[(&str, String)], data: &Path) -> Result<(), StoreError> {
+    for (name, text) in keys {
         let target = data.join(name);
         if target.exists() {
             say(&format!(
@@ -135,10 +177,18 @@ fn restore_keys(dir: &Path, data: &Path) -> Result<(), StoreError> {
                 target.display()
             ));
         } else {
-            copy_private(&dir.join(name), &target)?;
+            let written = write_private(&target, text);
+            written.map_err(|source| StoreError::Io {
+                path: target,
+                source,
+            })?;
         }
     }
-    match (known(dir), known(data)) {
+    let backed = keys.iter().find(|(name, _)| *name == PUBLIC_FILE);
+    let backed = backed
+        .map(|(_, npub)| npub.trim())
+        .filter(|npub| !npub.is_empty());
+    match (backed, known(data)) {
         (Some(backed), Some(kept)) if backed != kept => say(&format!(
             "WARNING: this server stays {kept}, and the backup is of {backed}. To be that one, \
              move {SECRET_FILE} and {PUBLIC_FILE} in {} away and put those of the backup there.",
@@ -147,18 +197,6 @@ fn restore_keys(dir: &Path, data: &Path) -> Result<(), StoreError> {
         _ => {}
     }
     Ok(())
-}
-
-fn copy_private(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StoreError::Io { path, source }
-    };
-    match fs::read_to_string(from) {
-        Ok(text) => write_private(to, &text).map_err(failed(to)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(from)(error)),
-    }
 }
 
 /// For people.

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use grasp_core::event::Kind;
 use grasp_core::{Change, Event, Failed, Job, StoreOutcome, Ticket, Timestamp};
 use grasp_store::Store;
 
@@ -16,7 +17,9 @@ use crate::{crash, driver};
 const MAX_COMMIT: usize = 2_000;
 /// Tags in one commit. Each is a row of up to 250 bytes until it is in the store: 25 MB.
 const MAX_COMMIT_TAGS: usize = 100_000;
-/// Expired events removed in one commit.
+/// A deletion writes for each target its own tag, a tombstone, and two rows that hide the target.
+const ROWS_OF_TARGET: usize = 4;
+/// Expired events removed in one commit; the store bounds the rows, too.
 const MAX_SWEEP: usize = 500;
 
 /// What becomes durable as a whole.
@@ -170,7 +173,7 @@ impl Writer {
                 swept.more
             }
             Err(error) => {
-                tracing::error!(%error, "removing expired events failed");
+                tracing::error!(%error, "removing expired and deleted events failed");
                 false
             }
         };
@@ -195,6 +198,7 @@ fn one_commit(orders: &[Order]) -> usize {
 
 fn tags_of(change: &Change) -> usize {
     match change {
+        Change::Store(event) if event.kind == Kind::DELETION => event.tags.len() * ROWS_OF_TARGET,
         Change::Store(event) => event.tags.len(),
         Change::Hold { .. }
         | Change::Unhold(_)

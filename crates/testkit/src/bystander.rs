@@ -79,6 +79,21 @@ impl Bystander {
         bystander
     }
 
+    /// Of the repository.
+    pub fn address(&self) -> String {
+        self.project.address()
+    }
+
+    /// Where a server has the repository.
+    pub fn path(&self) -> String {
+        self.project.path()
+    }
+
+    /// The URL of the own repository, for those who attack it.
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
     /// Does all four things over and over until the attack is over, once at least.
     pub async fn during<T>(&mut self, attack: impl Future<Output = T>) -> (T, Waits) {
         let mut waits = Waits::default();

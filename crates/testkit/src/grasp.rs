@@ -39,7 +39,8 @@ impl Project {
         format!("30617:{}:{}", self.owner.pubkey(), self.identifier)
     }
 
-    fn path(&self) -> String {
+    /// Below a server's address.
+    pub fn path(&self) -> String {
         let name: String = self
             .identifier
             .bytes()

@@ -5,7 +5,7 @@ use crate::event::{Event, Kind};
 use crate::nip34::{RepoId, Target, targets};
 use crate::registry::{Registry, Standing};
 
-/// Targets of one event that are looked up; each is one read of the store.
+/// Targets of one event that are looked up; each is one row or two of the store, 2 us.
 const MAX_TARGETS: usize = 64;
 
 pub fn judge(event: &Event, policy: &Policy, registry: &Registry, known: &dyn Known) -> Verdict {

@@ -73,8 +73,18 @@ pub enum Refusal {
     AuthorBlocked,
     #[error("rate-limited: too many events of this author wait for their git data")]
     TooManyHeld,
+    #[error("rate-limited: too many events from this address wait for their git data")]
+    TooManyHeldFromAddress,
+    #[error("invalid: an announcement of more than {} KiB is not held", .0 / 1024)]
+    TooLargeToHold(usize),
     #[error("rate-limited: too many events wait for their git data, try again later")]
     PurgatoryFull,
+    #[error("rate-limited: it waited longest of all that came from there, and made way for others")]
+    Evicted,
+    #[error("rate-limited: more than a day's share of bytes from this relay, repository or key")]
+    SyncQuota,
+    #[error("error: the disk is nearly full, only maintainers of hosted repositories may publish")]
+    DiskFull,
     #[error("replaced: a newer version is stored")]
     Replaced,
     #[error("blocked: its author has deleted this event")]
@@ -95,7 +105,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 17] = [
+    pub const LABELS: [&'static str; 21] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -109,6 +119,10 @@ impl Refusal {
         "orphan",
         "blocked",
         "purgatory_full",
+        "too_large_to_hold",
+        "evicted",
+        "sync_quota",
+        "disk_full",
         "replaced",
         "deleted",
         "vanished",
@@ -130,7 +144,13 @@ impl Refusal {
             Refusal::NotMaintainer => "not_maintainer",
             Refusal::Orphan => "orphan",
             Refusal::RepositoryBlocked | Refusal::AuthorBlocked => "blocked",
-            Refusal::TooManyHeld | Refusal::PurgatoryFull => "purgatory_full",
+            Refusal::TooManyHeld | Refusal::TooManyHeldFromAddress | Refusal::PurgatoryFull => {
+                "purgatory_full"
+            }
+            Refusal::TooLargeToHold(_) => "too_large_to_hold",
+            Refusal::Evicted => "evicted",
+            Refusal::SyncQuota => "sync_quota",
+            Refusal::DiskFull => "disk_full",
             Refusal::Replaced => "replaced",
             Refusal::Deleted => "deleted",
             Refusal::Vanished => "vanished",

@@ -26,7 +26,7 @@ pub enum Effect {
     Answer { ticket: Ticket, answer: Answer },
     /// Deliver to live subscriptions. `None` for an event that is not stored.
     Announce { event: Arc<Event>, seq: Option<Seq> },
-    /// Remove what expired up to `until`; answered by `Input::Swept`.
+    /// Remove what expired up to `until`, and rows of what was deleted; answered by `Input::Swept`.
     Sweep { until: Timestamp },
     /// Make all these changes durable, or none; answered by `Input::Written`.
     Commit { job: Job, changes: Vec<Change> },
@@ -44,6 +44,9 @@ pub enum Effect {
         push: PushId,
         result: Result<(), PushRefusal>,
     },
+    /// A held event has made way for another: all places were taken, and it came from whoever
+    /// held most of them. For the operator.
+    Evicted(EventId),
     /// Disk and store did not agree, and now they do. For the log and the operator.
     Repaired { repo: RepoId, what: Repair },
     /// Something is asked of another relay; [`FromRelay`](crate::sync::io::FromRelay) says what

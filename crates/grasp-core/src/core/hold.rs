@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::retry::Again;
 use super::settle::MAX_STATES;
-use super::{Answer, Change, Core, Errand, Failed, answer_of};
+use super::{Answer, Change, Core, Effect, Errand, Failed, answer_of};
 use crate::admit::{Cause, Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
 use crate::event::{Event, Kind};
@@ -17,7 +17,7 @@ use crate::facts::{Facts, StoreOutcome};
 use crate::hunt::Source;
 use crate::id::EventId;
 use crate::nip34::{Announcement, Identifier, Rank, RepoId, State, Target, targets};
-use crate::purgatory::{Durability, Guest, Held};
+use crate::purgatory::{Durability, Guest, Held, Holder};
 use crate::registry::Standing;
 use crate::ticket::{Job, Ticket};
 
@@ -26,6 +26,9 @@ const MAX_CAUSES: usize = 16;
 /// Waiting events that are judged again in one turn. Each is a few reads of the store, 10 us and more:
 /// together 5 ms.
 const LOOKS_IN_A_TURN: usize = 512;
+/// Events that one newcomer may displace, and that are looked at for one of them: the largest event
+/// takes the place of 80 ordinary ones.
+const MAX_EVICTIONS: usize = 128;
 /// Things that an accepted event names and that may have come before it.
 pub(super) const MAX_NAMED: usize = 64;
 
@@ -79,6 +82,7 @@ impl Core {
         if held.durability == Durability::InMemory && !self.is_worked_on(id) {
             self.pursue(id, facts);
         }
+        self.answer_in_time(id);
         true
     }
 
@@ -94,7 +98,8 @@ impl Core {
         let early = refusal.is_early();
         let known = self.purgatory.get(&event.id).is_some();
         let limits = &self.policy.limits;
-        let room = self.purgatory.room_for(&event, Guest::Anybody, limits);
+        let guest = Guest::Anybody;
+        let room = self.purgatory.room_for(&event, None, guest, limits);
         let room = known || room.is_ok();
         if early && *origin == Origin::Import && !event.kind.is_ephemeral() && room {
             let until = self.now.unix.saturating_add(self.policy.limits.held_for);
@@ -109,6 +114,7 @@ impl Core {
         ticket: Ticket,
         event: Arc<Event>,
         needs: Needs,
+        holder: Option<Holder>,
         facts: &dyn Facts,
     ) {
         if let Some(outcome) = facts.foresee(&event) {
@@ -118,15 +124,15 @@ impl Core {
             return self.refuse(ticket, Refusal::TooManyHeld);
         }
         let waits = |held: &Held| !held.remembered;
-        let (limits, guest) = (&self.policy.limits, self.guest(&event, &needs));
-        if let Err(refusal) = self.purgatory.room_for(&event, guest, limits)
-            && !self.purgatory.get(&event.id).is_some_and(waits)
+        if !self.purgatory.get(&event.id).is_some_and(waits)
+            && let Err(refusal) = self.find_room(&event, &needs, holder, facts)
         {
             return self.refuse(ticket, refusal);
         }
         let id = event.id;
-        let until = self.now.unix.saturating_add(limits.held_for);
-        self.purgatory.insert(Arc::clone(&event), needs, until);
+        let until = self.now.unix.saturating_add(self.policy.limits.held_for);
+        let held = Arc::clone(&event);
+        self.purgatory.insert_from(held, needs, until, holder);
         self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
@@ -134,7 +140,69 @@ impl Core {
         self.tell_sync_accepted(&event);
         self.meet_early_tips(&event, facts);
         self.pursue(&id, facts);
+        self.answer_in_time(&id);
         self.look_again_after(&event, facts);
+    }
+
+    /// Room for one more event. Where all of it is taken, whoever holds most of it loses what has
+    /// waited longest, but never to one that would hold as much.
+    fn find_room(
+        &mut self,
+        event: &Event,
+        needs: &Needs,
+        holder: Option<Holder>,
+        facts: &dyn Facts,
+    ) -> Result<(), Refusal> {
+        let largest = self.policy.limits.held_announcement_bytes;
+        if matches!(needs, Needs::State(_)) && event.json().len() > largest {
+            return Err(Refusal::TooLargeToHold(largest));
+        }
+        let guest = self.guest(event, needs);
+        for _ in 0..MAX_EVICTIONS {
+            let limits = &self.policy.limits;
+            match self.purgatory.room_for(event, holder, guest, limits) {
+                Err(Refusal::PurgatoryFull) => {}
+                verdict => return verdict,
+            }
+            let evicted = self.evictable(event, holder);
+            let evicted = evicted.ok_or(Refusal::PurgatoryFull)?;
+            self.evict(&evicted, facts);
+        }
+        Err(Refusal::PurgatoryFull)
+    }
+
+    fn evict(&mut self, id: &EventId, facts: &dyn Facts) {
+        let held = self.purgatory.get(id).cloned();
+        self.give_up(id, &Refusal::Evicted, facts);
+        if let Some(held) = held {
+            self.tell_sync_evicted(&held);
+            self.effects.push_back(Effect::Evicted(*id));
+        }
+    }
+
+    /// The first event of a larger holder that is not about to be served and that belongs to no
+    /// maintainer of what is.
+    fn evictable(&self, event: &Event, holder: Option<Holder>) -> Option<EventId> {
+        let mut oldest = self.purgatory.evictable(event, holder).take(MAX_EVICTIONS);
+        let found = oldest.find(|held| {
+            self.guest(&held.event, &held.needs) == Guest::Anybody && !self.is_close(held)
+        });
+        found.map(|held| held.event.id)
+    }
+
+    /// Its objects are being looked at or pushed. That it is being written down, or that somebody
+    /// pushes what nobody has signed, brings nothing closer: whoever floods us does both.
+    fn is_close(&self, held: &Held) -> bool {
+        let id = &held.event.id;
+        let working = match &held.needs {
+            Needs::State(announcement) => {
+                let repo = &announcement.repo;
+                self.is_settling(repo) || self.is_backed(repo)
+            }
+            Needs::Refs(_) | Needs::Tip { .. } => self.is_worked_on(id) || self.is_pushed(id),
+            Needs::Release(_) | Needs::Arrival(_) | Needs::Nothing => false,
+        };
+        working || self.in_flight.contains_key(id)
     }
 
     /// Whether its author maintains a served repository that it is about.

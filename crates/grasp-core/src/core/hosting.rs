@@ -92,7 +92,8 @@ impl Core {
             return;
         };
         let (id, limits) = (held.event.id, &self.policy.limits);
-        let room = self.purgatory.room_for(&held.event, Guest::Anybody, limits);
+        let (event, guest) = (&held.event, Guest::Anybody);
+        let room = self.purgatory.room_for(event, held.holder, guest, limits);
         if room.is_err() {
             return;
         }

@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lacking::{Lacking, Wanted};
-use super::lost::objects_of;
 use super::retry::Again;
 use super::{Core, Effect};
 use crate::admit::{Needs, Origin};
 use crate::clock::Timestamp;
-use crate::event::Event;
 use crate::facts::Facts;
 use crate::git::ObjectId;
 use crate::hunt::io::Fetched;
@@ -43,7 +41,7 @@ impl Sought {
         self.until.get(repo).is_some_and(|until| *until > now)
     }
 
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         let absent = self.absent.values().map(BTreeMap::len);
         absent.sum::<usize>() >= MAX_ABSENT
     }
@@ -60,6 +58,10 @@ impl Sought {
                 self.absent.remove(repo);
             }
         }
+    }
+
+    pub fn get(&self, repo: &RepoId, id: &EventId) -> Option<&Wanted> {
+        self.absent.get(repo)?.get(id)
     }
 
     pub fn absent_in(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Wanted)> {
@@ -152,7 +154,7 @@ impl Core {
     }
 
     /// A pull request is served, and this repository, which it names, does not have its commit.
-    pub(super) fn seek_tip(&mut self, repo: &RepoId, event: &Event) {
+    pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId, wanted: Wanted) {
         // Those that were looked for in vain make room.
         if self.sought.is_full() {
             let (until, now) = (&self.sought.until, self.now.unix);
@@ -162,9 +164,8 @@ impl Core {
         if self.sought.is_full() {
             return;
         }
-        let wanted = Wanted::of(event, objects_of(event).into(), &self.policy.service);
         let of_repo = self.sought.absent.entry(repo.clone()).or_default();
-        if of_repo.insert(event.id, wanted).is_none() {
+        if of_repo.insert(id, wanted).is_none() {
             self.seek(repo);
         }
     }

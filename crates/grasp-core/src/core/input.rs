@@ -55,6 +55,8 @@ pub enum Input {
         /// `None` is not counted: this machine.
         network: Option<Network>,
     },
+    /// Whether less than what must stay free is left on the disk.
+    DiskLow(bool),
     /// Another relay, or the line to it, says something.
     Remote {
         relay: RelayNo,

@@ -40,8 +40,8 @@ impl Known for Here<'_> {
     }
 
     fn address(&self, address: &Address) -> Presence {
-        if let Some(event) = self.facts.newest(address) {
-            return Presence::Stored(event.kind);
+        if self.facts.rank_at(address).is_some() {
+            return Presence::Stored(address.kind);
         }
         let mut held = self.purgatory.at(address);
         match held.any(|held| !matches!(held.needs, Needs::Arrival(_))) {
@@ -55,7 +55,7 @@ impl Known for Here<'_> {
             Some(held) if !matches!(held.needs, Needs::Arrival(_)) => {
                 PullRequest::read(&held.event)
             }
-            _ => PullRequest::read(&*self.facts.event(id)?),
+            _ => self.facts.pull_request(id).map(|row| row.says),
         }
     }
 

@@ -11,7 +11,7 @@ use super::lost::Lost;
 use crate::admit::{Needs, Policy};
 use crate::clock::Timestamp;
 use crate::clone_url::CloneUrl;
-use crate::event::{Event, Kind};
+use crate::event::Event;
 use crate::facts::Facts;
 use crate::git::ObjectId;
 use crate::hunt::{Grounds, Need};
@@ -20,7 +20,6 @@ use crate::nip34::{PullRequest, RepoId};
 use crate::purgatory::{Held, Purgatory};
 use crate::push::Backing;
 use crate::registry::Registry;
-use crate::service::Service;
 
 /// Pull requests of one repository that are looked for at a time, with up to 64 servers each. More
 /// are asked for by nobody but those who want to be in the way.
@@ -34,17 +33,17 @@ pub struct Wanted {
     pub objects: Arc<[ObjectId]>,
     signer: Pubkey,
     backing: Backing,
-    /// Those that it names itself.
-    servers: Arc<[CloneUrl]>,
+    /// Those that it names itself; `None` as long as nobody has read them.
+    pub servers: Option<Arc<[CloneUrl]>>,
 }
 
 impl Wanted {
-    pub fn of(event: &Event, objects: Arc<[ObjectId]>, us: &Service) -> Self {
+    pub fn new(objects: Arc<[ObjectId]>, signer: Pubkey, backing: Backing) -> Self {
         Self {
             objects,
-            signer: event.pubkey,
-            backing: backing(event.kind),
-            servers: PullRequest::clones(event, us).into(),
+            signer,
+            backing,
+            servers: None,
         }
     }
 }
@@ -176,7 +175,7 @@ impl Lacking<'_> {
             signer: wanted.signer,
             backing: wanted.backing,
             objects: &wanted.objects,
-            servers: Arc::clone(&wanted.servers),
+            servers: wanted.servers.clone().unwrap_or_default(),
         })
         .collect()
     }
@@ -203,13 +202,6 @@ impl<'a> Named<'a> {
         let known = self.known.entry(member.then_some(*signer));
         let clones = known.or_insert_with(|| self.registry.clones(self.repo, signer));
         clones.iter().cloned()
-    }
-}
-
-fn backing(kind: Kind) -> Backing {
-    match kind == Kind::STATE {
-        true => Backing::State,
-        false => Backing::PullRequests,
     }
 }
 

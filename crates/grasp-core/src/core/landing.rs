@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::lost::wanted_by;
 use super::retry::Again;
 use super::{Change, Core, Errand, Failed, GitDone, GitTask};
 use crate::admit::Needs;
@@ -194,7 +195,8 @@ impl Core {
     /// A pull request is served once a served repository has its commit.
     fn commit_landed(&mut self, id: &EventId, mut landing: Landing, facts: &dyn Facts) {
         let event = self.purgatory.get(id).map(|held| Arc::clone(&held.event));
-        let named = event.as_ref().map(|event| self.served_from(event, facts));
+        let named = event.as_ref();
+        let named = named.map(|event| self.served_from_of(event, facts));
         // Another one stood in for those that it names only as long as none was here.
         let is_named = |repo: &RepoId| {
             let named = named.as_ref();
@@ -217,8 +219,8 @@ impl Core {
 
     /// Updates that were served before their pull request have its repositories for places now.
     fn check_updates(&mut self, event: &Event, facts: &dyn Facts) {
-        if event.kind == PULL_REQUEST && facts.is_named(event) {
-            for repo in self.served_from(event, facts) {
+        if event.kind == PULL_REQUEST && !facts.updates(&event.id).is_empty() {
+            for repo in self.served_from_of(event, facts) {
                 self.retry_later(Again::Check(repo));
             }
         }
@@ -238,8 +240,10 @@ impl Core {
                 self.released(event, *outcome, facts);
                 self.check_updates(event, facts);
                 let places = landing.iter().flat_map(|landing| &landing.repos);
-                for place in places.filter(|place| !place.present) {
-                    self.seek_tip(&place.repo, event);
+                if let Some(wanted) = wanted_by(event, &self.policy.service) {
+                    for place in places.filter(|place| !place.present) {
+                        self.seek_tip(&place.repo, event.id, wanted.clone());
+                    }
                 }
             }
             _ => {
@@ -348,6 +352,11 @@ impl Place {
 impl Landing {
     pub fn touches(&self, repo: &RepoId) -> bool {
         self.repos.iter().any(|place| place.repo == *repo)
+    }
+
+    /// Its last commit is under way and stores the event.
+    pub fn is_committing(&self) -> bool {
+        self.step == Step::Committing
     }
 
     /// Where the tip is to be set, which is no task like the others: it is remembered.

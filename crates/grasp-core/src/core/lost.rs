@@ -11,16 +11,22 @@ use super::retry::Again;
 use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
 use crate::admit::Known as _;
 use crate::event::{Event, Kind};
-use crate::facts::Facts;
+use crate::facts::{Facts, PullRequestRow, RootRow};
 use crate::git::{ObjectId, Refs};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
-use crate::nip34::{self, PullRequest, Rank, RepoId, State};
+use crate::nip34::{self, Identifier, PullRequest, Rank, RepoId, State};
+use crate::push::Backing;
 use crate::registry::MAX_MEMBERS;
+use crate::service::Service;
 
 /// Events whose objects no repository is known to have, about 600 bytes each, and 20 for each
 /// object: 60 MB and more.
 const MAX_LOST: usize = 100_000;
+
+/// Pull requests that are read whole in one comparison, for the servers that they name: 16 ms if all
+/// of them are as large as can be.
+const MAX_READ: usize = 16;
 
 /// Keys that gain or lose a word in one change, and are asked what else they maintain: as many as
 /// four sets have members.
@@ -72,15 +78,78 @@ impl Lost {
         repos.is_some_and(|repos| repos.contains(repo))
     }
 
+    fn get(&self, repo: &RepoId, id: &EventId) -> Option<&Wanted> {
+        self.events.get(repo)?.get(id)
+    }
+
     pub fn in_repo(&self, repo: &RepoId) -> impl Iterator<Item = (&EventId, &Wanted)> {
         self.events.get(repo).into_iter().flatten()
+    }
+}
+
+/// A stored event, as far as its objects matter.
+#[derive(Debug, Clone)]
+pub struct Promise {
+    pub id: EventId,
+    pub author: Pubkey,
+    about: About,
+    pub objects: Vec<ObjectId>,
+}
+
+/// Where the objects of an event belong.
+#[derive(Debug, Clone)]
+enum About {
+    PullRequest(PullRequest),
+    /// To what its author maintains under that name.
+    State(Identifier),
+}
+
+impl Promise {
+    fn of_pull_request(id: EventId, row: PullRequestRow) -> Self {
+        Self {
+            id,
+            author: row.author,
+            objects: row.says.tip.into_iter().collect(),
+            about: About::PullRequest(row.says),
+        }
+    }
+
+    fn of_state(state: State) -> Self {
+        Self {
+            id: state.rank.id,
+            author: state.author,
+            objects: state.refs.map_or_else(|_| Vec::new(), |to| to.objects()),
+            about: About::State(state.identifier),
+        }
+    }
+
+    /// `None` for events of other kinds.
+    fn of(event: &Event) -> Option<Self> {
+        match PullRequest::read(event) {
+            Some(says) => {
+                let author = event.pubkey;
+                Some(Self::of_pull_request(
+                    event.id,
+                    PullRequestRow { author, says },
+                ))
+            }
+            None if event.kind == Kind::STATE => Some(Self::of_state(State::read(event).ok()?)),
+            None => None,
+        }
+    }
+
+    fn backing(&self) -> Backing {
+        match self.about {
+            About::PullRequest(_) => Backing::PullRequests,
+            About::State(_) => Backing::State,
+        }
     }
 }
 
 /// What a repository should have, at the time when it was asked.
 #[derive(Debug)]
 pub struct Promises {
-    events: Vec<(Arc<Event>, Vec<ObjectId>)>,
+    events: Vec<Promise>,
     /// All of their objects and those of the refs, sorted, each once.
     objects: Arc<[ObjectId]>,
     /// Its state, and the heads, tags and HEAD that it was found with, when everything is looked
@@ -100,24 +169,37 @@ impl Core {
     }
 
     /// What is served from a repository, and the state that it has.
-    pub(super) fn promised(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<Arc<Event>> {
+    pub(super) fn promised(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<Promise> {
         let members = self.registry.maintainers(repo);
         let states = members.iter().filter_map(|member| {
-            let state = RepoId::new(*member, repo.identifier.clone());
-            facts.newest(&state.address(Kind::STATE))
+            let of = RepoId::new(*member, repo.identifier.clone());
+            self.stored_state(&self.stored_rank(&of, facts)?.id, facts)
         });
-        let applied = self.registry.applied(repo);
-        let own = applied.and_then(|rank| facts.event(&rank.id));
-        states
-            .chain(own)
-            .chain(facts.roots(repo, &nip34::PULL_REQUESTS))
-            .collect()
+        let own = self.applied_state(repo, facts);
+        let states = states.chain(own).map(Promise::of_state);
+        states.chain(self.promised_tips(repo, facts)).collect()
+    }
+
+    fn promised_tips(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<Promise> {
+        let roots = facts.roots(repo, &nip34::PULL_REQUESTS).into_iter();
+        let promise = |root: RootRow| {
+            let row = facts.pull_request(&root.id)?;
+            Some(Promise::of_pull_request(root.id, row))
+        };
+        roots.filter_map(promise).collect()
+    }
+
+    fn promise(&self, id: &EventId, facts: &dyn Facts) -> Option<Promise> {
+        match facts.pull_request(id) {
+            Some(row) => Some(Promise::of_pull_request(*id, row)),
+            None => self.stored_state(id, facts).map(Promise::of_state),
+        }
     }
 
     /// New objects are in a repository: perhaps those that were lost.
     pub(super) fn look_for_lost(&mut self, repo: &RepoId, facts: &dyn Facts) {
         let ids = self.lost.in_repo(repo);
-        let events: Vec<Arc<Event>> = ids.filter_map(|(id, _)| facts.event(id)).collect();
+        let events: Vec<Promise> = ids.filter_map(|(id, _)| self.promise(id, facts)).collect();
         if !events.is_empty() {
             self.ask_for(repo, events, None);
         }
@@ -126,15 +208,10 @@ impl Core {
     fn ask_for(
         &mut self,
         repo: &RepoId,
-        events: Vec<Arc<Event>>,
+        events: Vec<Promise>,
         whole: Option<(Option<Rank>, Targets)>,
     ) {
-        let with_objects = |event: Arc<Event>| {
-            let objects = objects_of(&event);
-            (event, objects)
-        };
-        let events: Vec<_> = events.into_iter().map(with_objects).collect();
-        let promised = events.iter().flat_map(|(_, objects)| objects);
+        let promised = events.iter().flat_map(|event| &event.objects);
         let pointed_at = whole.iter().flat_map(|(_, found)| found.refs.values());
         let objects: BTreeSet<ObjectId> = promised.chain(pointed_at).copied().collect();
         let objects: Arc<[ObjectId]> = objects.into_iter().collect();
@@ -190,21 +267,22 @@ impl Core {
         facts: &dyn Facts,
     ) {
         let (mut gone, mut found) = (Vec::new(), Vec::new());
-        for (event, objects) in &promises.events {
+        let mut reads = MAX_READ;
+        for event in &promises.events {
             // Its author may have lost the word here.
             if !self.served_from(event, facts).contains(repo) {
                 self.lost.forget_in(&event.id, repo);
                 continue;
             }
             let has_tip = self.tips.is_at(&event.id, repo);
-            let lacking = objects.iter().filter(|id| missing.contains(id));
+            let lacking = event.objects.iter().filter(|id| missing.contains(id));
             let lacking: Arc<[ObjectId]> = lacking.copied().collect();
             if !lacking.is_empty() {
                 gone.extend(has_tip.then_some(event.id));
-                self.on_missing(repo, event, lacking, facts);
+                self.on_missing(repo, event, lacking, &mut reads, facts);
             } else {
                 found.extend((!has_tip).then_some(event.id));
-                self.on_found(repo, event);
+                self.on_found(repo, event, facts);
             }
         }
         if !gone.is_empty() {
@@ -212,13 +290,44 @@ impl Core {
             self.remove_tips(repo, gone);
         }
         self.set_tips_again(repo, found, facts);
+        if reads == 0 {
+            // There may be more, whose servers are read next time.
+            self.retry_later(Again::Check(repo.clone()));
+        }
+    }
+
+    /// What is looked for because an event lacks it here. The servers that a pull request names are
+    /// in the event itself; of many, some are read each time that somebody looks.
+    fn wanted(
+        &self,
+        repo: &RepoId,
+        event: &Promise,
+        lacking: Arc<[ObjectId]>,
+        reads: &mut usize,
+        facts: &dyn Facts,
+    ) -> Wanted {
+        let known = self.lost.get(repo, &event.id);
+        let known = known.or_else(|| self.sought.get(repo, &event.id));
+        let mut wanted = Wanted::new(lacking, event.author, event.backing());
+        wanted.servers = known.and_then(|known| known.servers.clone());
+        if wanted.servers.is_none() && event.backing() == Backing::State {
+            wanted.servers = Some(Arc::default());
+        }
+        if wanted.servers.is_none() && *reads > 0 && !self.sought.is_full() {
+            *reads -= 1;
+            let event = facts.event(&event.id);
+            let servers = event.map(|event| PullRequest::clones(&event, &self.policy.service));
+            wanted.servers = servers.map(Arc::from);
+        }
+        wanted
     }
 
     fn on_missing(
         &mut self,
         repo: &RepoId,
-        event: &Event,
+        event: &Promise,
         lacking: Arc<[ObjectId]>,
+        reads: &mut usize,
         facts: &dyn Facts,
     ) {
         let id = event.id;
@@ -229,10 +338,10 @@ impl Core {
         let places = self.served_from(event, facts);
         let has_tip = |place: &RepoId| self.tips.is_at(&id, place);
         let elsewhere = places.iter().any(|place| place != repo && has_tip(place));
+        let wanted = self.wanted(repo, event, lacking, reads, facts);
         if elsewhere {
-            return self.seek_tip(repo, event);
+            return self.seek_tip(repo, id, wanted);
         }
-        let wanted = Wanted::of(event, lacking, &self.policy.service);
         let is_news = self.lost.add(id, repo, wanted);
         let (missing, others): (Vec<RepoId>, Vec<RepoId>) = places
             .into_iter()
@@ -256,19 +365,21 @@ impl Core {
         }
     }
 
-    fn on_found(&mut self, repo: &RepoId, event: &Arc<Event>) {
+    fn on_found(&mut self, repo: &RepoId, event: &Promise, facts: &dyn Facts) {
         let id = event.id;
         self.lost.forget(&id);
-        if self.hidden.remove(&id) {
+        if self.hidden.remove(&id)
+            && let Some(event) = facts.event(&id)
+        {
             self.note_repair(repo, Repair::Shown);
-            self.commit(vec![Change::Show(id)], Errand::Shown(Arc::clone(event)));
+            self.commit(vec![Change::Show(id)], Errand::Shown(event));
         }
     }
 
     pub(super) fn on_hidden(&mut self, id: EventId, hidden: bool, facts: &dyn Facts) {
         if !hidden {
             self.hidden.remove(&id);
-            self.check_places(facts.event(&id), facts);
+            self.check_places(self.promise(&id, facts), facts);
         }
     }
 
@@ -286,11 +397,11 @@ impl Core {
                 .push_back(Effect::Announce { event, seq: None });
         } else {
             self.hidden.insert(event.id);
-            self.check_places(Some(Arc::clone(event)), facts);
+            self.check_places(Promise::of(event), facts);
         }
     }
 
-    fn check_places(&mut self, event: Option<Arc<Event>>, facts: &dyn Facts) {
+    fn check_places(&mut self, event: Option<Promise>, facts: &dyn Facts) {
         let places = event.map(|event| self.served_from(&event, facts));
         for repo in places.unwrap_or_default() {
             self.retry_later(Again::Check(repo));
@@ -307,8 +418,7 @@ impl Core {
     ) {
         let refs = &found.refs;
         let applied = self.registry.applied(repo);
-        let event = applied.and_then(|rank| facts.event(&rank.id));
-        let state = event.and_then(|event| State::read(&event).ok());
+        let state = self.applied_state(repo, facts);
         let targets = state.and_then(|state| state.refs.ok());
         let wanted = targets.as_ref().map_or(refs, |targets| &targets.refs);
         let lacking = wanted.values().any(|id| missing.contains(id));
@@ -356,19 +466,19 @@ impl Core {
     }
 
     /// Hosted repositories each of which is enough to serve this event.
-    pub(super) fn served_from(&self, event: &Event, facts: &dyn Facts) -> Vec<RepoId> {
-        let mut repos = match (PullRequest::read(event), State::read(event)) {
-            (Some(pull_request), _) => self.named_by(pull_request, facts),
-            (
-                None,
-                Ok(State {
-                    author, identifier, ..
-                }),
-            ) => self.registry.maintained_by(&author, &identifier),
-            (None, Err(_)) => Vec::new(),
+    fn served_from(&self, event: &Promise, facts: &dyn Facts) -> Vec<RepoId> {
+        let mut repos = match &event.about {
+            About::PullRequest(says) => self.named_by(says.clone(), facts),
+            About::State(identifier) => self.registry.maintained_by(&event.author, identifier),
         };
         repos.retain(|repo| self.registry.is_hosted(repo));
         repos
+    }
+
+    /// The same, for an event that is at hand.
+    pub(super) fn served_from_of(&self, event: &Event, facts: &dyn Facts) -> Vec<RepoId> {
+        let promise = Promise::of(event);
+        promise.map_or_else(Vec::new, |promise| self.served_from(&promise, facts))
     }
 
     /// Who may sign for which hosted repository, as far as the announcement of this one has a
@@ -398,7 +508,7 @@ impl Core {
         }
         let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
         for gone in gone {
-            for event in facts.roots(gone, &nip34::PULL_REQUESTS) {
+            for event in self.promised_tips(gone, facts) {
                 places.extend(self.served_from(&event, facts));
             }
         }
@@ -437,12 +547,11 @@ fn changed_members(before: &Reach, after: &Reach, repos: &BTreeSet<RepoId>) -> B
     changed.into_iter().take(MAX_ASKED).collect()
 }
 
-pub(super) fn objects_of(event: &Event) -> Vec<ObjectId> {
-    if let Some(pull_request) = PullRequest::read(event) {
-        return pull_request.tip.into_iter().collect();
-    }
-    match State::read(event).map(|state| state.refs) {
-        Ok(Ok(targets)) => targets.objects(),
-        _ => Vec::new(),
-    }
+/// What an event that is at hand needs here.
+pub(super) fn wanted_by(event: &Event, us: &Service) -> Option<Wanted> {
+    let promise = Promise::of(event)?;
+    let backing = promise.backing();
+    let mut wanted = Wanted::new(promise.objects.into(), promise.author, backing);
+    wanted.servers = Some(PullRequest::clones(event, us).into());
+    Some(wanted)
 }

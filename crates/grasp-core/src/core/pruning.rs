@@ -112,7 +112,7 @@ impl Core {
     /// What is served from this repository, and what waits in it.
     fn needed(&self, repo: &RepoId, facts: &dyn Facts) -> BTreeSet<ObjectId> {
         let served = self.promised(repo, facts).into_iter();
-        let served = served.flat_map(|event| super::lost::objects_of(&event));
+        let served = served.flat_map(|event| event.objects);
         let states = self.purgatory.states(&repo.identifier).into_iter();
         let held = states.chain(self.purgatory.tips(repo));
         let held = held.filter_map(|id| match &self.purgatory.get(&id)?.needs {

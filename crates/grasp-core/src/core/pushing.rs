@@ -125,9 +125,7 @@ impl Core {
     /// Refs that are not what the applied state says, because a disk lost them, may be pushed
     /// again.
     fn notice_lost_refs(&mut self, repo: &RepoId, present: &Refs, facts: &dyn Facts) {
-        let applied = self.registry.applied(repo);
-        let event = applied.and_then(|rank| facts.event(&rank.id));
-        let state = event.and_then(|event| State::read(&event).ok());
+        let state = self.applied_state(repo, facts);
         if let Some(Ok(targets)) = state.map(|state| state.refs)
             && targets.refs != *present
         {
@@ -234,6 +232,12 @@ impl Core {
     /// Somebody is pushing to it.
     pub(super) fn is_pushed_to(&self, repo: &RepoId) -> bool {
         self.pushes.values().any(|push| push.repo == *repo)
+    }
+
+    /// Somebody is pushing what a maintainer has signed.
+    pub(super) fn is_backed(&self, repo: &RepoId) -> bool {
+        let mut pushes = self.pushes.values();
+        pushes.any(|push| push.repo == *repo && push.plan.state.is_some())
     }
 
     /// Somebody is pushing what this event waits for.

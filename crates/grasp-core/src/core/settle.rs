@@ -21,13 +21,22 @@ use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Identifier, Rank, RepoId, State};
 use crate::purgatory::{Durability, Held};
-use crate::registry::Standing;
+use crate::registry::{MAX_MEMBERS, Standing};
 
 /// Repositories that are brought in step together.
 const MAX_TOGETHER: usize = 64;
 /// Of those who may sign for them, so many are asked what else they maintain. Each costs 20 us, and
 /// 64 walks where nothing is kept in mind.
 const MAX_ASKED: usize = 64;
+/// Those who may sign for one of them, in all: as many as four repositories without a common
+/// maintainer have. Whose state stands is one row of the store for each, 2 us: half a millisecond.
+const MAX_AUTHORS: usize = 4 * MAX_MEMBERS;
+/// States of the store that one round reads; each that is not in memory takes a millisecond at most.
+/// Only those that are newer than what a repository has are of interest.
+const MAX_STORED: usize = 32;
+/// Objects that each repository of a round is asked for, 20 bytes each: those of a dozen of the
+/// largest states that an event can hold.
+const MAX_OBJECTS: usize = 32_768;
 /// States of one author and identifier that wait: each replaces those before it, and only a push
 /// that is under way may still bring an older one. A look asks for the objects of all of them.
 pub(super) const MAX_STATES: usize = 8;
@@ -82,11 +91,12 @@ impl Core {
         group: &Group,
         facts: &dyn Facts,
     ) -> bool {
-        let states = self.candidates(identifier, group, facts);
+        let (states, left_out) = self.candidates(identifier, group, facts);
         let Some(first) = group.repos.first().filter(|_| !states.is_empty()) else {
             return false;
         };
-        let settle = Settle::new(group.repos.clone(), group.authors.clone(), states);
+        let mut settle = Settle::new(group.repos.clone(), group.authors.clone(), states);
+        settle.left_out = left_out;
         for (n, repo) in group.repos.iter().enumerate() {
             let task = GitTask::Probe(Arc::clone(&settle.objects));
             self.ask_git(repo, task, Errand::Settle(first.clone(), n));
@@ -135,7 +145,13 @@ impl Core {
             {
                 continue;
             }
-            for author in self.registry.maintainers(&repo).iter() {
+            let members = self.registry.maintainers(&repo);
+            // A repository is settled with all who may sign for it, or in a round of its own.
+            let new = members.iter().filter(|member| !authors.contains(*member));
+            if authors.len() + new.count() > MAX_AUTHORS {
+                continue;
+            }
+            for author in members.iter() {
                 if authors.insert(*author) && authors.len() <= MAX_ASKED {
                     let mut near = self.registry.maintained_by(author, &seed.identifier);
                     // From the end: what was asked for before what only hangs together with it.
@@ -152,23 +168,49 @@ impl Core {
         }
     }
 
+    /// What is looked at in one round, and whether something is left out.
     fn candidates(
         &self,
         identifier: &Identifier,
         group: &Group,
         facts: &dyn Facts,
-    ) -> Vec<Candidate> {
+    ) -> (Vec<Candidate>, bool) {
         let address = |author: &Pubkey| RepoId::new(*author, identifier.clone());
         let authors = group.authors.iter().map(address);
-        let held = authors.clone().flat_map(|of| self.held_states(&of));
-        let held = held.map(|(event, state)| (Arc::clone(event), state.clone(), true));
-        let stored = authors.filter_map(|of| {
-            let event = facts.newest(&of.address(Kind::STATE))?;
-            let state = State::read(&event).ok()?;
-            Some((event, state, false))
+        let held = authors.flat_map(|of| self.held_states(&of));
+        let held = held.map(|(event, state)| (state.clone(), Some(Arc::clone(event))));
+        let stored = self.newer_stored(identifier, group, facts);
+        let stored = stored.into_iter().map(|state| (state, None));
+        let candidates = held
+            .chain(stored)
+            .filter_map(|(state, held)| self.candidate(state, held, &group.repos));
+        let candidates: Vec<Candidate> = candidates.collect();
+        let all = candidates.len();
+        let some = some(candidates);
+        let left_out = some.len() < all;
+        (some, left_out)
+    }
+
+    /// The newest states in the store that some repository of the group has not got yet.
+    fn newer_stored(
+        &self,
+        identifier: &Identifier,
+        group: &Group,
+        facts: &dyn Facts,
+    ) -> Vec<State> {
+        let ranks = group.authors.iter().filter_map(|author| {
+            let rank = self.stored_rank(&RepoId::new(*author, identifier.clone()), facts)?;
+            let mut repos = group.repos.iter();
+            let is_news = repos
+                .any(|repo| self.is_newer(repo, rank) && self.registry.is_maintainer(repo, author));
+            is_news.then_some(rank)
         });
-        held.chain(stored)
-            .filter_map(|(event, state, held)| self.candidate(event, state, held, &group.repos))
+        let mut ranks: Vec<Rank> = ranks.collect();
+        ranks.sort_unstable_by_key(|rank| Reverse(*rank));
+        ranks.truncate(MAX_STORED);
+        let states = ranks.iter();
+        states
+            .filter_map(|rank| self.stored_state(&rank.id, facts))
             .collect()
     }
 
@@ -192,9 +234,8 @@ impl Core {
     /// `None` when it can tell no repository anything new.
     fn candidate(
         &self,
-        event: Arc<Event>,
         state: State,
-        held: bool,
+        held: Option<Arc<Event>>,
         repos: &[RepoId],
     ) -> Option<Candidate> {
         let (rank, targets) = (state.rank, state.refs.ok()?);
@@ -206,8 +247,8 @@ impl Core {
             .iter()
             .filter_map(|n| repos.get(*n))
             .any(|repo| self.would_take(repo, rank, &targets));
-        ((held || is_news) && !speaks_for.is_empty()).then_some(Candidate {
-            event,
+        ((held.is_some() || is_news) && !speaks_for.is_empty()).then_some(Candidate {
+            author: state.author,
             rank,
             targets,
             speaks_for,
@@ -215,13 +256,16 @@ impl Core {
         })
     }
 
-    /// Nothing older than what a repository has; the same only where the refs may be others.
     fn would_take(&self, repo: &RepoId, rank: Rank, targets: &Targets) -> bool {
+        let is_applied = self.registry.applied(repo) == Some(rank);
+        let may = is_applied || !targets.refs.is_empty() || self.may_empty(repo, rank);
+        may && self.is_newer(repo, rank)
+    }
+
+    /// Nothing older than what a repository has; the same only where the refs may be others.
+    fn is_newer(&self, repo: &RepoId, rank: Rank) -> bool {
         let applied = self.registry.applied(repo);
-        if applied == Some(rank) {
-            return self.out_of_step.contains(repo);
-        }
-        applied < Some(rank) && (!targets.refs.is_empty() || self.may_empty(repo, rank))
+        applied < Some(rank) || applied == Some(rank) && self.out_of_step.contains(repo)
     }
 
     /// An empty state empties a repository that had refs when it was signed; it does not make one.
@@ -299,14 +343,14 @@ impl Core {
 
     /// What is to be looked for elsewhere.
     fn note_missing(&mut self, settle: &Settle) {
-        for state in settle.states.iter().filter(|state| state.held) {
+        for state in settle.states.iter().filter(|state| state.held.is_some()) {
             let missing = settle.missing_of(state);
             let lacks = missing.as_ref().is_some_and(|missing| !missing.is_empty());
-            if let Some(held) = self.purgatory.get_mut(&state.event.id) {
+            if let Some(held) = self.purgatory.get_mut(&state.rank.id) {
                 held.missing = missing.map(Arc::from);
             }
             if lacks {
-                self.go_on_expecting(&state.event.id);
+                self.go_on_expecting(&state.rank.id);
             }
         }
     }
@@ -347,15 +391,14 @@ impl Core {
     /// removed.
     fn drop_outdated(&self, settle: &mut Settle, facts: &dyn Facts) {
         let states = &settle.states;
-        let is_here = |id: &EventId| self.purgatory.get(id).is_some() || facts.event(id).is_some();
+        let is_here =
+            |id: &EventId| self.purgatory.get(id).is_some() || facts.kind_of(id).is_some();
         for member in &mut settle.repos {
             let winner = member.winner.and_then(|at| states.get(at));
             let stands = winner.is_some_and(|state| {
                 self.registry.is_hosted(&member.repo)
-                    && self
-                        .registry
-                        .is_maintainer(&member.repo, &state.event.pubkey)
-                    && is_here(&state.event.id)
+                    && self.registry.is_maintainer(&member.repo, &state.author)
+                    && is_here(&state.rank.id)
             });
             if !stands {
                 member.winner = None;
@@ -384,9 +427,13 @@ impl Core {
                 since: self.registry.refs_since(&member.repo).unwrap_or(now),
             });
         }
-        for state in settle.states.iter().filter(|state| state.held) {
-            if self.is_complete(state, &settle) {
-                settle.storing.push(Arc::clone(&state.event));
+        for state in &settle.states {
+            if let Some(event) = state
+                .held
+                .as_ref()
+                .filter(|_| self.is_complete(state, &settle))
+            {
+                settle.storing.push(Arc::clone(event));
             }
         }
         for event in &settle.storing {
@@ -454,6 +501,13 @@ impl Core {
                     self.out_of_step.remove(&member.repo);
                 }
             }
+        }
+        // What is released makes room for what this round had none for.
+        if let Some(first) = settle.repos.first().filter(|_| settle.left_out)
+            && !settle.storing.is_empty()
+        {
+            let again = self.settle_again.entry(first.repo.identifier.clone());
+            again.or_default().insert(first.repo.clone());
         }
         let stored = |outcome: &StoreOutcome| {
             matches!(outcome, StoreOutcome::Stored(_) | StoreOutcome::Duplicate)
@@ -553,8 +607,12 @@ impl Core {
         let members = members.iter().map(address);
         let held = members.clone().flat_map(|of| self.held_states(&of));
         let held = held.map(|(_, state)| state.clone());
-        let stored =
-            members.filter_map(|of| State::read(&*facts.newest(&of.address(Kind::STATE))?).ok());
+        let ranks = members.filter_map(|of| self.stored_rank(&of, facts));
+        let mut ranks: Vec<Rank> = ranks.filter(|rank| self.is_newer(repo, *rank)).collect();
+        ranks.sort_unstable_by_key(|rank| Reverse(*rank));
+        ranks.truncate(MAX_STORED);
+        let stored = ranks.iter();
+        let stored = stored.filter_map(|rank| self.stored_state(&rank.id, facts));
         held.chain(stored)
             .filter(|state| {
                 let targets = state.refs.as_ref();
@@ -562,4 +620,30 @@ impl Core {
             })
             .collect()
     }
+}
+
+/// As many as have no more objects than one round asks for. The newest of every author come first,
+/// then the second of every author; the others wait for a later round.
+fn some(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let objects = |state: &Candidate| state.targets.refs.len();
+    if candidates.iter().map(objects).sum::<usize>() <= MAX_OBJECTS {
+        return candidates;
+    }
+    candidates.sort_by_key(|state| Reverse(state.rank));
+    let mut of_author: BTreeMap<Pubkey, usize> = BTreeMap::new();
+    let place = |state: Candidate| {
+        let nth = of_author.entry(state.author).or_default();
+        *nth += 1;
+        (*nth, state)
+    };
+    let mut placed: Vec<(usize, Candidate)> = candidates.into_iter().map(place).collect();
+    // Those who speak for the first repository, which the round was begun for, before all others.
+    placed.sort_by_key(|(nth, state)| (!state.speaks_for.contains(&0), *nth));
+    let mut left = MAX_OBJECTS;
+    let fits = placed.into_iter().take_while(|(_, state)| {
+        let enough = left.checked_sub(objects(state));
+        left = enough.unwrap_or(0);
+        enough.is_some()
+    });
+    fits.map(|(_, state)| state).collect()
 }

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
+
 use super::hold::{MAX_NAMED, caused_by, causes};
 use super::known::Here;
 use super::{Answer, Change, Core, Effect, Errand};
 use crate::admit::{self, Cause, Needs, Origin, Refusal};
 use crate::clock::{Now, Timestamp};
 use crate::event::{Address, Event, Kind};
-use crate::facts::{Facts, Seq};
+use crate::facts::{Facts, RootRow, Seq};
 use crate::id::EventId;
 use crate::nip34::{self, PullRequest, RepoId, Target, targets};
+use crate::purgatory::{Held, Holder};
 use crate::registry::Standing;
 use crate::sync::io::FromRelay;
 use crate::sync::{self, Fate, News, Outcome, Stage, SyncEffect};
@@ -22,8 +25,25 @@ use crate::ticket::{ConnNo, RelayNo, Ticket};
 const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The same for those whose git data was nowhere: the next daily run brings them again.
 const REST_WITHOUT_DATA: Duration = Duration::from_secs(20 * 60 * 60);
+/// The same for those that came beyond a day's share.
+const REST_OF_QUOTA: Duration = Duration::from_secs(6 * 60 * 60);
 /// Causes that an early event is found by, besides its own address: about 50 bytes each.
 const MAX_MARKS: usize = 4;
+
+/// How each repository of ours stood when sync heard of it last: about 150 bytes for each that is
+/// announced. A new version that changes nothing of it costs no walk through what names it.
+#[derive(Debug, Default)]
+pub struct Told(FxHashMap<RepoId, Standing>);
+
+impl Told {
+    /// How it stood before.
+    fn set(&mut self, repo: &RepoId, standing: Option<Standing>) -> Option<Standing> {
+        match standing {
+            Some(standing) => self.0.insert(repo.clone(), standing),
+            None => self.0.remove(repo),
+        }
+    }
+}
 
 impl Core {
     pub(super) fn on_remote(
@@ -59,15 +79,18 @@ impl Core {
     pub(super) fn keep_in_step(&mut self, facts: &dyn Facts) {
         for repo in self.registry.take_changed() {
             let news = self.standing_of(repo.clone());
-            let is_new = !self.sync.serves(&repo);
-            let served = self.registry.hosting(&repo) == Some(Standing::Served);
+            let stands = self.registry.hosting(&repo);
+            let stood = self.told.set(&repo, stands);
             self.sync.news(news, self.now.mono);
             let cause = mark(&Cause::Announced(repo.identifier.clone()));
             self.sync.look_again(&[cause]);
-            if is_new && served {
+            let became = |standing| stood < Some(standing) && stands >= Some(standing);
+            if became(Standing::Served) && self.sync.is_on() {
                 self.watch_roots(&repo, facts);
             }
-            self.look_again_at_updates(&repo, facts);
+            if became(Standing::Held) {
+                self.look_again_at_updates(&repo, facts);
+            }
         }
         self.with_sync(facts, |sync, now, here| sync.turn(now, here));
         self.drain_sync();
@@ -75,8 +98,14 @@ impl Core {
 
     /// What was stored about a repository before it was served here.
     fn watch_roots(&mut self, repo: &RepoId, facts: &dyn Facts) {
-        for event in facts.roots(repo, &nip34::ROOTS) {
-            self.watch_root(&event, facts);
+        for root in facts.roots(repo, &nip34::ROOTS) {
+            // Its other repositories heard of it when they came.
+            let news = News::Root {
+                id: root.id,
+                repos: vec![repo.clone()],
+                at: root.created_at,
+            };
+            self.sync.news(news, self.now.mono);
         }
     }
 
@@ -86,14 +115,25 @@ impl Core {
         }
     }
 
+    fn watch_update(&mut self, update: &RootRow, facts: &dyn Facts) {
+        if let Some(row) = facts.pull_request(&update.id) {
+            let news = News::Root {
+                id: update.id,
+                repos: self.places(row.says, facts),
+                at: update.created_at,
+            };
+            self.sync.news(news, self.now.mono);
+        }
+    }
+
     /// An update of a pull request that came while none of its repositories was here names only
     /// the pull request.
     fn look_again_at_updates(&mut self, repo: &RepoId, facts: &dyn Facts) {
-        if !self.registry.is_hosted(repo) || !self.sync.expects_early() {
+        if !self.sync.expects_early() {
             return;
         }
         let roots = facts.roots(repo, &[nip34::PULL_REQUEST]);
-        let came = |event: &Arc<Event>| mark(&Cause::Came(Target::Event(event.id)));
+        let came = |root: &RootRow| mark(&Cause::Came(Target::Event(root.id)));
         let causes: Vec<u64> = roots.iter().map(came).collect();
         self.sync.look_again(&causes);
     }
@@ -144,6 +184,7 @@ impl Core {
     }
 
     pub(super) fn restore_repository(&mut self, repo: RepoId, seq: Seq) {
+        self.told.set(&repo, self.registry.hosting(&repo));
         let news = self.standing_of(repo);
         self.sync.restore(news, seq);
     }
@@ -162,7 +203,7 @@ impl Core {
         if event.kind == nip34::PULL_REQUEST {
             // They may have been stored first, and belong where it does.
             for update in facts.updates(&event.id) {
-                self.watch_root(&update, facts);
+                self.watch_update(&update, facts);
             }
         }
         let about = targets(event).filter_map(|target| match target {
@@ -206,6 +247,13 @@ impl Core {
     pub(super) fn tell_sync_given_up(&mut self, event: &Event, refusal: &Refusal) {
         if refusal.is_early() {
             self.sync.dismiss(event, Fate::Early(marks(event)));
+        }
+    }
+
+    /// A held event has made way for another. What a relay brought is asked for again.
+    pub(super) fn tell_sync_evicted(&mut self, held: &Held) {
+        if let Some(Holder::Relay(relay)) = held.holder {
+            self.sync.ask_again_later(held.event.id, relay, self.now);
         }
     }
 
@@ -289,15 +337,19 @@ impl sync::Here for Here<'_> {
     }
 
     fn repository_of(&self, id: &EventId) -> Option<RepoId> {
-        let event = self.facts.event(id)?;
-        let own = event.address().and_then(|own| RepoId::of_address(&own));
-        own.or_else(|| {
-            targets(&event).find_map(|target| match target {
-                Target::Address(address) => RepoId::of_address(&address),
-                Target::Event(_) => None,
-            })
-        })
+        repository_named_by(&*self.facts.event(id)?)
     }
+}
+
+/// The repository that an event announces, or else the first that it names.
+pub(super) fn repository_named_by(event: &Event) -> Option<RepoId> {
+    let own = event.address().and_then(|own| RepoId::of_address(&own));
+    own.or_else(|| {
+        targets(event).find_map(|target| match target {
+            Target::Address(address) => RepoId::of_address(&address),
+            Target::Event(_) => None,
+        })
+    })
 }
 
 /// What an answer means to whoever fetched the event.
@@ -316,8 +368,14 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         Refusal::AddressRate(_)
         | Refusal::KeyRate(_)
         | Refusal::TooManyHeld
+        | Refusal::TooManyHeldFromAddress
         | Refusal::PurgatoryFull
+        | Refusal::Evicted
+        | Refusal::DiskFull
         | Refusal::StoreFailed => Outcome::NotNow,
+        Refusal::SyncQuota => {
+            Outcome::Dismissed(Fate::Rests(now.saturating_add(REST_OF_QUOTA), Vec::new()))
+        }
         // The operator may think otherwise one day.
         Refusal::RepositoryBlocked | Refusal::AuthorBlocked | Refusal::TooOld(_) => {
             Outcome::Dismissed(Fate::Rests(now.saturating_add(REST), marks(event)))

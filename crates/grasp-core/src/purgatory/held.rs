@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Holder;
 use crate::admit::Needs;
 use crate::clock::Timestamp;
 use crate::clone_url::CloneUrl;
@@ -17,6 +18,8 @@ pub struct Held {
     pub until: Timestamp,
     /// An announcement that has expired, and is only kept in mind.
     pub remembered: bool,
+    /// Who it came from; not known any more after a restart.
+    pub holder: Option<Holder>,
     /// Who has not been answered yet.
     pub submitters: Vec<Ticket>,
     pub durability: Durability,
@@ -45,6 +48,7 @@ impl Held {
             needs,
             until,
             remembered: false,
+            holder: None,
             submitters: Vec::new(),
             durability: Durability::default(),
             missing: None,

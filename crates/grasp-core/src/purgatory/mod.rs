@@ -2,6 +2,7 @@
 //! ever in the store's indexes, so that nothing of it can leak.
 
 mod held;
+mod holders;
 mod tips;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 pub use self::held::{Durability, Held};
+pub use self::holders::Holder;
+use self::holders::Holders;
 pub use self::tips::EarlyTips;
 use crate::admit::{Cause, Needs, Refusal};
 use crate::clock::Timestamp;
@@ -45,7 +48,10 @@ pub struct Purgatory {
     remembered: BTreeSet<(Timestamp, EventId)>,
     per_author: FxHashMap<Pubkey, OfAuthor>,
     waiting: Load,
+    holders: Holders,
     kept_in_mind: Load,
+    /// Of the expired announcements.
+    expired_holders: Holders,
     /// What those waited for that have left lately.
     left: Vec<Needs>,
     /// So many were taken out since the start.
@@ -108,12 +114,23 @@ impl Purgatory {
         self.held.values()
     }
 
-    /// Is there room for one more event of that author? The last of it is for maintainers of served
-    /// repositories, so that strangers cannot keep them from pushing.
-    pub fn room_for(&self, event: &Event, guest: Guest, limits: &Limits) -> Result<(), Refusal> {
+    /// Is there room for one more event of that author and holder? The last of it is for
+    /// maintainers of served repositories, so that strangers cannot keep them from pushing.
+    pub fn room_for(
+        &self,
+        event: &Event,
+        holder: Option<Holder>,
+        guest: Guest,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
         let own = self.waiting_of(&event.pubkey).with(size(event));
         if !own.fits(limits.held_of_one()) {
             return Err(Refusal::TooManyHeld);
+        }
+        if let Some(holder) = holder
+            && !self.holders.fits(holder, size(event), limits)
+        {
+            return Err(Refusal::TooManyHeldFromAddress);
         }
         let most = match guest {
             Guest::Anybody => limits.held_of_strangers(),
@@ -123,6 +140,13 @@ impl Purgatory {
             return Err(Refusal::PurgatoryFull);
         }
         Ok(())
+    }
+
+    /// What may be given up for that event, the first one first: events of holders that have more
+    /// than this one's.
+    pub fn evictable(&self, event: &Event, holder: Option<Holder>) -> impl Iterator<Item = &Held> {
+        let ids = self.holders.larger_than(holder, size(event));
+        ids.filter_map(|id| self.held.get(&id))
     }
 
     /// An announcement has expired and is only kept in mind from now on.
@@ -137,7 +161,7 @@ impl Purgatory {
     }
 
     /// What is to be forgotten because too many announcements of that author, or of all, are kept
-    /// in mind: the one that has been kept longest.
+    /// in mind: the one that has been kept longest, of all those of the largest holder.
     pub fn too_old_to_remember(&self, author: &Pubkey, limits: &Limits) -> Option<EventId> {
         let of_author = self.per_author.get(author)?;
         if !of_author.kept_in_mind.fits(limits.held_of_one()) {
@@ -146,8 +170,11 @@ impl Purgatory {
             let oldest = own.min_by_key(|held| (held.until, held.event.id));
             return oldest.map(|held| held.event.id);
         }
-        let fits = self.kept_in_mind.fits(limits.kept_in_mind());
-        self.remembered.first().filter(|_| !fits).map(|(_, id)| *id)
+        if self.kept_in_mind.fits(limits.kept_in_mind()) {
+            return None;
+        }
+        let of_largest = self.expired_holders.larger_than(None, 0).next();
+        of_largest.or_else(|| self.remembered.first().map(|(_, id)| *id))
     }
 
     fn set_remembered(&mut self, id: &EventId, remembered: bool) {
@@ -156,16 +183,20 @@ impl Purgatory {
             .get(id)
             .filter(|held| held.remembered != remembered)
         {
-            let (event, until) = (Arc::clone(&held.event), held.until);
-            self.uncount(&event, !remembered, until);
-            self.count(&event, remembered, until);
+            let (event, until, holder) = (Arc::clone(&held.event), held.until, held.holder);
+            self.uncount(&event, holder, !remembered, until);
+            self.count(&event, holder, remembered, until);
             if let Some(held) = self.held.get_mut(id) {
                 held.remembered = remembered;
             }
         }
     }
 
-    fn count(&mut self, event: &Event, remembered: bool, until: Timestamp) {
+    fn count(&mut self, event: &Event, holder: Option<Holder>, remembered: bool, until: Timestamp) {
+        if let Some(holder) = holder {
+            let holders = self.holders_of(remembered);
+            holders.add(holder, event.id, until, size(event));
+        }
         let of_author = self.per_author.entry(event.pubkey).or_default();
         if remembered {
             of_author.kept_in_mind.add(size(event));
@@ -177,7 +208,17 @@ impl Purgatory {
         }
     }
 
-    fn uncount(&mut self, event: &Event, remembered: bool, until: Timestamp) {
+    fn uncount(
+        &mut self,
+        event: &Event,
+        holder: Option<Holder>,
+        remembered: bool,
+        until: Timestamp,
+    ) {
+        if let Some(holder) = holder {
+            let holders = self.holders_of(remembered);
+            holders.remove(holder, event.id, until, size(event));
+        }
         let of_author = self.per_author.entry(event.pubkey).or_default();
         if remembered {
             of_author.kept_in_mind.remove(size(event));
@@ -189,21 +230,41 @@ impl Purgatory {
         }
     }
 
-    /// Takes an event; one that is here already keeps its submitters, its durability, and whether
-    /// it is only kept in mind.
+    fn holders_of(&mut self, remembered: bool) -> &mut Holders {
+        match remembered {
+            true => &mut self.expired_holders,
+            false => &mut self.holders,
+        }
+    }
+
+    /// Takes an event; one that is here already keeps its submitters, its durability, its holder,
+    /// and whether it is only kept in mind.
     pub fn insert(&mut self, event: Arc<Event>, needs: Needs, until: Timestamp) {
+        self.insert_from(event, needs, until, None);
+    }
+
+    /// The same for one whose holder is known.
+    pub fn insert_from(
+        &mut self,
+        event: Arc<Event>,
+        needs: Needs,
+        until: Timestamp,
+        holder: Option<Holder>,
+    ) {
         let id = event.id;
         let before = self.take(&id);
+        let holder = before.as_ref().and_then(|before| before.holder).or(holder);
         for key in keys(&event, &needs) {
             self.index.entry(key).or_default().push(id);
         }
         self.deadlines.insert((until, id));
         let remembered = before.as_ref().is_some_and(|before| before.remembered);
-        self.count(&event, remembered, until);
+        self.count(&event, holder, remembered, until);
         let of_author = self.per_author.entry(event.pubkey).or_default();
         of_author.ids.push(id);
         let mut held = Held::new(event, needs, until);
         held.remembered = remembered;
+        held.holder = holder;
         if let Some(before) = before {
             held.submitters = before.submitters;
             held.durability = before.durability;
@@ -239,7 +300,7 @@ impl Purgatory {
             }
         }
         self.deadlines.remove(&(held.until, *id));
-        self.uncount(&held.event, held.remembered, held.until);
+        self.uncount(&held.event, held.holder, held.remembered, held.until);
         let author = held.event.pubkey;
         if let Some(of_author) = self.per_author.get_mut(&author) {
             of_author.ids.retain(|other| other != id);
@@ -305,14 +366,15 @@ impl Purgatory {
 
     /// Gives an event more time.
     pub fn extend(&mut self, id: &EventId, until: Timestamp) {
-        if let Some(held) = self.held.get_mut(id) {
-            self.deadlines.remove(&(held.until, *id));
-            self.deadlines.insert((until, *id));
-            if self.remembered.remove(&(held.until, *id)) {
-                self.remembered.insert((until, *id));
-            }
-            held.until = until;
-        }
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut held.until, until);
+        self.deadlines.remove(&(before, *id));
+        self.deadlines.insert((until, *id));
+        let (event, holder, remembered) = (Arc::clone(&held.event), held.holder, held.remembered);
+        self.uncount(&event, holder, remembered, before);
+        self.count(&event, holder, remembered, until);
     }
 
     fn found(&self, key: &Key) -> Vec<EventId> {

@@ -352,6 +352,13 @@ impl Sync {
         }
     }
 
+    /// An event of that relay could not be kept.
+    pub fn ask_again_later(&mut self, id: EventId, relay: RelayNo, now: Now) {
+        if self.is_on() {
+            self.put_off(id, Some(relay), now);
+        }
+    }
+
     fn put_off(&mut self, id: EventId, relay: Option<RelayNo>, now: Now) {
         if let Some(at) = self.later.add(id, relay, now.mono, &self.limits) {
             self.agenda.add(at, Timer::Later);

@@ -212,9 +212,12 @@ fn halved(mut step: Step, now: Now) -> Vec<Step> {
     vec![older, newer]
 }
 
+/// Missing events whose repository is looked up: each is read whole, a millisecond if it is large.
+const MAX_LOOKED_UP: usize = 8;
+
 fn count_lacks(batch: &mut super::batch::Batch, end: &Compared, here: &dyn Here) {
     let mut named = 0;
-    for id in &end.some {
+    for id in end.some.iter().take(MAX_LOOKED_UP) {
         *batch.lacks.entry(here.repository_of(id)).or_default() += 1;
         named += 1;
     }

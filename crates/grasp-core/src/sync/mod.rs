@@ -323,13 +323,6 @@ impl Sync {
         &self.targets
     }
 
-    /// Everything that belongs to this repository is wanted already.
-    pub fn serves(&self, repo: &RepoId) -> bool {
-        let needs = self.targets.repos.find(repo);
-        let needs = needs.and_then(|ix| self.targets.repos.get(ix));
-        !self.is_on() || needs.is_some_and(|needs| needs.stage == Stage::Served)
-    }
-
     pub fn link(&self, relay: RelayNo) -> Option<&Link> {
         self.peers.get(&relay).map(|peer| &peer.link)
     }
@@ -338,7 +331,7 @@ impl Sync {
         self.peers.get(&relay).map(|peer| peer.health)
     }
 
-    fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.limits.enabled && self.phase != Phase::Stopping
     }
 

@@ -2,6 +2,9 @@
 
 mod admission;
 mod announcements;
+mod cost;
+mod counted;
+mod disk;
 mod failures;
 mod hunt;
 mod hunted;
@@ -13,6 +16,7 @@ mod purgatory;
 mod pushes;
 mod related;
 mod scene;
+mod slow_git;
 mod stage;
 mod states;
 mod storing;

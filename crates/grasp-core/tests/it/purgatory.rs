@@ -191,6 +191,77 @@ fn of_too_many_that_have_expired_the_oldest_is_forgotten() {
     assert_eq!(scene.core.purgatory().kept_in_mind().events, 0);
 }
 
+/// Announcements of strangers who all use one address.
+fn flood(scene: &mut Scene, ip: &str, identifiers: usize) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for stranger in strangers(12) {
+        for n in 0..identifiers {
+            let repo = forge::repo(stranger, &format!("r{n}"));
+            let announcement = forge::announcement(&repo, scene.unix(), true, &[]);
+            answers.push(scene.publish_from(ip, &announcement));
+        }
+    }
+    answers
+}
+
+fn held(answers: &[Answer]) -> usize {
+    let held = answers.iter().filter(|answer| **answer == Answer::Held);
+    held.count()
+}
+
+#[test]
+fn one_address_with_many_keys_cannot_fill_it() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_events: 160,
+        ..Limits::default()
+    }));
+    let answers = flood(&mut scene, "192.0.2.1", 15);
+    assert_eq!(held(&answers), 10, "a sixteenth");
+    let refused = Answer::Refused(Refusal::TooManyHeldFromAddress);
+    assert_eq!(answers.last(), Some(&refused));
+    let announcement = announce(&scene, ALICE, &[]);
+    assert_eq!(scene.publish_from("192.0.2.2", &announcement), Answer::Held);
+}
+
+#[test]
+fn when_it_is_full_whoever_holds_most_loses_the_oldest() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_events: 64,
+        held_per_key: 1,
+        ..Limits::default()
+    }));
+    // Sixteen addresses with three events each: all that strangers may have.
+    let mut waiting = Vec::new();
+    for n in 0..48_u8 {
+        let announcement = announce(&scene, Pubkey([100 + n; 32]), &[]);
+        let ip = format!("192.0.2.{}", n / 3);
+        assert_eq!(scene.publish_from(&ip, &announcement), Answer::Held);
+        waiting.push(announcement);
+        scene.pass(std::time::Duration::from_secs(1));
+    }
+    let late = announce(&scene, ALICE, &[]);
+    assert_eq!(scene.publish_from("198.51.100.1", &late), Answer::Held);
+    let lost: Vec<usize> = (0..48).filter(|n| !scene.holds(&waiting[*n])).collect();
+    assert_eq!(lost, [45], "the oldest of the last of equals");
+    let more = announce(&scene, BOB, &[]);
+    let full = Answer::Refused(Refusal::PurgatoryFull);
+    let answer = scene.publish_from("192.0.2.3", &more);
+    assert_eq!(answer, full, "nobody loses to an equal");
+}
+
+#[test]
+fn an_announcement_that_waits_is_small() {
+    let mut scene = Scene::new();
+    let announcement = announce(&scene, ALICE, &[]);
+    let mut tags = announcement.tags.clone();
+    tags.push(vec!["description".to_owned(), "x".repeat(32 * 1024)]);
+    let (kind, at) = (announcement.kind, announcement.created_at.0);
+    let large = forge::event(ALICE, kind, at + 1, tags);
+    let refused = Answer::Refused(Refusal::TooLargeToHold(32 * 1024));
+    assert_eq!(scene.publish(&large), refused);
+    assert_eq!(scene.publish(&announcement), Answer::Held);
+}
+
 #[test]
 fn one_author_cannot_fill_it_with_large_events() {
     let mut scene = Scene::new();

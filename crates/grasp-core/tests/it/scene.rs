@@ -13,13 +13,14 @@ use grasp_core::push::{Command, Decision, PushRefusal};
 use grasp_core::sync::io::ToRelay;
 use grasp_core::{
     Answer, Change, ConnNo, Core, Delivery, Effect, Event, EventId, Failed, FetchNo, GitTask,
-    Input, Limits, Mono, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId, Restore,
-    StoreOutcome, SubNo, Ticket, Timestamp,
+    Input, Limits, Mono, Network, Now, Origin, Policy, Pubkey, PushId, RelayNo, Repair, RepoId,
+    Restore, StoreOutcome, SubNo, Ticket, Timestamp,
 };
 use grasp_sim::disk::Disk;
 use grasp_sim::forge;
 use grasp_sim::git::{Git, Repo};
 
+use crate::counted::Reads;
 use crate::stage::NOON;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
@@ -29,6 +30,8 @@ pub const MALLORY: Pubkey = Pubkey([66; 32]);
 pub struct Scene {
     pub core: Core,
     pub disk: Disk,
+    /// Events that the core reads whole.
+    pub reads: Reads,
     pub git: Git,
     pub policy: Policy,
     pub git_fails: bool,
@@ -64,6 +67,7 @@ impl Scene {
         let mut scene = Self {
             core: Core::new(policy.clone(), 7),
             disk: Disk::default(),
+            reads: Reads::default(),
             git: Git::default(),
             policy,
             git_fails: false,
@@ -109,6 +113,16 @@ impl Scene {
             sub: SubNo(0),
         };
         self.submit(event, Origin::Sync(from))
+    }
+
+    /// As a client at that address.
+    pub fn publish_from(&mut self, ip: &str, event: &Arc<Event>) -> Answer {
+        let ip = ip.parse().expect("an address");
+        let origin = Origin::Client {
+            authenticated: Vec::new(),
+            network: Some(Network::of(ip)),
+        };
+        self.submit(event, origin)
     }
 
     fn submit(&mut self, event: &Arc<Event>, origin: Origin) -> Answer {
@@ -188,7 +202,8 @@ impl Scene {
         for push in pushes {
             let (push, taken) = (*push, Ok(()));
             let input = Input::PushTaken { push, taken };
-            self.core.handle(input, self.clock(), &self.disk);
+            let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
+            self.core.handle(input, now, &facts);
         }
         self.perform();
         let report = |push| self.reports.remove(push).expect("every push is reported");
@@ -200,7 +215,8 @@ impl Scene {
         let end = self.now + span;
         while let Some((at, _)) = self.core.poll_timeout().filter(|(at, _)| at.0 <= end) {
             self.now = self.now.max(at.0);
-            self.core.handle_timeout(self.clock(), &self.disk);
+            let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
+            self.core.handle_timeout(now, &facts);
             self.perform();
         }
         self.now = end;
@@ -269,7 +285,8 @@ impl Scene {
     }
 
     pub fn feed(&mut self, input: Input) {
-        self.core.handle(input, self.clock(), &self.disk);
+        let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
+        self.core.handle(input, now, &facts);
         self.perform();
     }
 
@@ -280,7 +297,10 @@ impl Scene {
                 heard.extend(self.carry_out(effect));
             }
             match heard.pop_front() {
-                Some(input) => self.core.handle(input, self.clock(), &self.disk),
+                Some(input) => {
+                    let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
+                    self.core.handle(input, now, &facts);
+                }
                 None => return,
             }
         }
@@ -332,6 +352,7 @@ impl Scene {
             Effect::Report { push, result } => {
                 self.reports.insert(push, result);
             }
+            Effect::Evicted(_) => {}
             Effect::Repaired { what, .. } => self.repairs.push(what),
             Effect::Remote { ask, .. } => self.asked.push(ask),
             Effect::Fetch { fetch, ask } => self.fetches.push((fetch, ask)),

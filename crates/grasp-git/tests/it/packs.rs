@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use grasp_core::git::{ObjectId, ObjectKind};
-use grasp_git::{GitError, PackFault, PackLimits, Quarantine, Received};
+use grasp_git::{CpuLimit, GitError, PackFault, PackLimits, Quarantine, Received};
 use tokio::io::AsyncReadExt;
 
 use crate::support::{PATIENCE, Place, bring, files, git, id, noise, refs};
@@ -54,7 +54,10 @@ async fn objects_are_seen_after_migration_and_not_before() {
     let tree = place.id("HEAD^{tree}");
     let blob = place.id("HEAD:a");
     let kinds = objects
-        .kinds(&[ObjectId([8; 20]), commit, tree, blob, ObjectId([9; 20])])
+        .kinds(
+            &[ObjectId([8; 20]), commit, tree, blob, ObjectId([9; 20])],
+            Duration::from_secs(60),
+        )
         .unwrap();
     assert_eq!(
         kinds,
@@ -396,24 +399,145 @@ async fn broken_objects_are_refused_and_old_sins_forgiven() {
         "tree {tree}\nauthor A\ncommitter C <c@d.e> 1 +0000\n\nx\n"
     ));
     let refused = fault(receive(&place, &place.pack_of(&[bad, tree, blob])).await);
-    assert!(matches!(refused, PackFault::Malformed(_)), "{refused:?}");
+    assert!(matches!(refused, PackFault::Fsck { .. }), "{refused:?}");
     receive(&place, &place.pack_of(&[commit, tree, blob]))
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn a_tree_that_would_overwrite_git_is_refused() {
+async fn a_fault_is_told_with_its_object_and_old_ones_that_harm_nobody_pass() {
     let place = Place::new();
     let blob = {
         place.commit("a", "1");
         place.id("HEAD:a")
     };
-    let entry = [b"100644 .git\0".as_slice(), blob.as_bytes()].concat();
-    let args = ["hash-object", "-t", "tree", "--literally", "-w", "--stdin"];
-    let tree = id(&String::from_utf8(git(&args, &place.work(), &entry)).unwrap());
-    let refused = fault(receive(&place, &place.pack_of(&[tree, blob])).await);
-    assert!(matches!(refused, PackFault::Malformed(_)), "{refused:?}");
+    let tree = |name: &str| {
+        let entry = [format!("{name}\0").as_bytes(), blob.as_bytes()].concat();
+        let args = ["hash-object", "-t", "tree", "--literally", "-w", "--stdin"];
+        id(&String::from_utf8(git(&args, &place.work(), &entry)).unwrap())
+    };
+    let padded = tree("0100644 a");
+    receive(&place, &place.pack_of(&[padded, blob]))
+        .await
+        .unwrap();
+    for (entry, fault_name) in [
+        ("100644 .git", "hasDotgit"),
+        ("100644 .GIT", "hasDotgit"),
+        ("100644 git~1", "hasDotgit"),
+        ("100644 ..", "hasDotdot"),
+        ("100644 a/b", "fullPathname"),
+    ] {
+        let bad = tree(entry);
+        let refused = fault(receive(&place, &place.pack_of(&[bad, blob])).await);
+        let PackFault::Fsck { object, fault, .. } = &refused else {
+            panic!("{entry}: {refused:?}");
+        };
+        assert_eq!((*object, fault.as_str()), (bad, fault_name));
+        let words = refused.to_string();
+        assert!(words.contains(&bad.to_string()), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_deltas_that_is_slow_to_read_is_refused_by_name() {
+    let place = Place::new();
+    receive(&place, &chained(4_096, false)).await.unwrap();
+    receive(&place, &chained(4_096, true)).await.unwrap();
+    for by_name in [false, true] {
+        let refused = fault(receive(&place, &chained(5_000, by_name)).await);
+        let PackFault::DeepDelta { object, depth, .. } = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((object, depth), (link(5_000).0, 5_000));
+        let words = refused.to_string();
+        let last = link(5_000).0.to_string();
+        assert!(words.contains(&last) && words.contains("5000"), "{words}");
+    }
+}
+
+const LINK: usize = 64;
+
+/// The content of the n-th object of a chain, and its name.
+fn link(n: u32) -> (ObjectId, Vec<u8>) {
+    let mut content = n.to_be_bytes().to_vec();
+    content.resize(LINK, b'x');
+    let (sha1, blob) = (gix_hash::Kind::Sha1, gix_object::Kind::Blob);
+    let name = gix_object::compute_hash(sha1, blob, &content).unwrap();
+    (ObjectId(name.as_slice().try_into().unwrap()), content)
+}
+
+/// A pack of one blob and so many deltas, each of the one before it, by its place or by its name.
+fn chained(deltas: u32, by_name: bool) -> Vec<u8> {
+    let mut pack = b"PACK\0\0\0\x02".to_vec();
+    pack.extend((deltas + 1).to_be_bytes());
+    let mut before = pack.len();
+    // Of 64 bytes: the low bits 0, and 4 more bits above them.
+    pack.extend([0b1011_0000, LINK as u8 >> 4]);
+    pack.extend(stored(&link(0).1));
+    for n in 1..=deltas {
+        let at = pack.len();
+        // 4 new bytes, then 60 of the base from 4 on.
+        let mut delta = vec![LINK as u8, LINK as u8, 4];
+        delta.extend(n.to_be_bytes());
+        delta.extend([0b1001_0001, 4, LINK as u8 - 4]);
+        match by_name {
+            true => {
+                pack.push(7 << 4 | delta.len() as u8);
+                pack.extend(link(n - 1).0.as_bytes());
+            }
+            false => {
+                pack.push(6 << 4 | delta.len() as u8);
+                pack.push(u8::try_from(at - before).unwrap());
+            }
+        }
+        pack.extend(stored(&delta));
+        before = at;
+    }
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    hasher.update(&pack);
+    pack.extend(hasher.try_finalize().unwrap().as_slice());
+    pack
+}
+
+/// As zlib has it, without compression.
+fn stored(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap();
+    let mut bytes = vec![0x78, 0x01, 1];
+    bytes.extend(length.to_le_bytes());
+    bytes.extend((!length).to_le_bytes());
+    bytes.extend(content);
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for byte in content {
+        a = (a + u32::from(*byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    bytes.extend((b << 16 | a).to_be_bytes());
+    bytes
+}
+
+/// 512 MiB of nothing are half a MiB in a pack, and take seconds to hash.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn few_bytes_that_keep_the_processor_busy_are_refused_in_words() {
+    let place = Place::new();
+    let file = std::fs::File::create(place.path().join("zeros")).unwrap();
+    file.set_len(512 * 1024 * 1024).unwrap();
+    let blob = id(&place.run(&["hash-object", "-w", "../zeros"]));
+    let pack = place.pack_of(&[blob]);
+    assert!(pack.len() < 1024 * 1024);
+    let limits = |per_mib| PackLimits {
+        cpu: CpuLimit {
+            base: Duration::from_secs(1),
+            per_mib: Duration::from_secs(per_mib),
+        },
+        niceness: 10,
+        ..PackLimits::default()
+    };
+    let refused = fault(receive_within(&place, &pack, &limits(0)).await);
+    assert_eq!(refused, PackFault::TooMuchCpu { seconds: 1 });
+    assert!(refused.to_string().contains("1 s of processor time"));
+    receive_within(&place, &pack, &limits(600)).await.unwrap();
 }
 
 #[cfg(target_os = "linux")]

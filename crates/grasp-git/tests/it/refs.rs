@@ -1,6 +1,8 @@
 //! Refs are written in one step and read as git reads them.
 
-use grasp_core::git::{ObjectId, Refs};
+use std::os::unix::fs::MetadataExt as _;
+
+use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_git::GitError;
 
 use crate::support::{Place, files, git, name, refs};
@@ -257,4 +259,151 @@ fn only_the_newest_damaged_files_are_kept() {
         ]
     );
     assert!(mended.kept_as.ends_with(&left[2]));
+}
+
+/// What `packed-refs` is as a file: another one after it was written.
+fn packed_file(place: &Place) -> (u64, u64) {
+    let found = std::fs::metadata(place.repo.dir().join("packed-refs")).unwrap();
+    (found.ino(), found.len())
+}
+
+fn set(place: &Place, name: RefName, id: ObjectId) -> Result<(), GitError> {
+    let edit = |refs: &mut Refs| {
+        refs.insert(name, id);
+    };
+    place.repo.edit_refs(edit)
+}
+
+fn unset(place: &Place, name: &str) {
+    let edit = |refs: &mut Refs| {
+        refs.remove(name);
+    };
+    place.repo.edit_refs(edit).unwrap();
+}
+
+fn tip(n: usize) -> RefName {
+    name(&format!("refs/nostr/{n:064x}"))
+}
+
+/// A repository with so many tips of pull requests, and a branch.
+async fn crowded(tips: usize) -> (Place, [ObjectId; 2], Refs) {
+    let place = Place::new();
+    let (one, two) = (place.commit("a", "1"), place.commit("b", "2"));
+    place.bring(two).await;
+    let mut all: Refs = (0..tips).map(|n| (tip(n), one)).collect();
+    all.insert(name("refs/heads/main"), one);
+    place.repo.write_refs(&all).unwrap();
+    (place, [one, two], all)
+}
+
+fn assert_refs(place: &Place, wanted: &Refs) {
+    assert_eq!(place.repo.refs().unwrap().ids(), *wanted);
+    let lines = wanted.iter().map(|(name, id)| format!("{id} {name}"));
+    let format = "--format=%(objectname) %(refname)";
+    let listed = place.bare(&["for-each-ref", format]);
+    assert_eq!(
+        listed,
+        lines.collect::<Vec<_>>().join("\n"),
+        "as git sees it"
+    );
+}
+
+#[tokio::test]
+async fn a_branch_that_moves_does_not_rewrite_thousands_of_tips() {
+    let (place, [one, two], mut all) = crowded(2_000).await;
+    let before = packed_file(&place);
+    for (branch, id) in [
+        ("main", two),
+        ("topic/a", one),
+        ("main", one),
+        ("main", two),
+    ] {
+        let branch = name(&format!("refs/heads/{branch}"));
+        all.insert(branch.clone(), id);
+        set(&place, branch, id).unwrap();
+        assert_refs(&place, &all);
+    }
+    assert_eq!(packed_file(&place), before);
+    // A branch that only its file has goes with it, and what is packed too is not seen again.
+    all.remove("refs/heads/topic/a");
+    unset(&place, "refs/heads/topic/a");
+    assert_refs(&place, &all);
+    assert_eq!(packed_file(&place), before);
+    all.remove("refs/heads/main");
+    unset(&place, "refs/heads/main");
+    assert_refs(&place, &all);
+    // Many at once are one transaction, as ever; a folder of a branch is in nobody's way.
+    all.insert(name("refs/heads/topic"), two);
+    all.insert(name("refs/heads/main"), two);
+    place.repo.write_refs(&all).unwrap();
+    assert_refs(&place, &all);
+    assert!(files(&place.repo.dir().join("refs")).is_empty());
+}
+
+#[tokio::test]
+async fn tips_of_pull_requests_are_packed_in_batches() {
+    let (place, [one, _], mut all) = crowded(2_000).await;
+    let mut written = 0;
+    let mut last = packed_file(&place);
+    for n in 2_000..2_200 {
+        set(&place, tip(n), one).unwrap();
+        all.insert(tip(n), one);
+        let now = packed_file(&place);
+        if now != last {
+            written += now.1;
+            last = now;
+        }
+    }
+    assert_refs(&place, &all);
+    assert!(written / 200 < last.1 / 30, "{written} bytes for 200 tips");
+}
+
+#[tokio::test]
+async fn an_annotated_tag_is_peeled_in_a_crowded_repository_too() {
+    let (place, [_, two], mut all) = crowded(2_000).await;
+    place.run(&["tag", "-a", "v1", "-m", "v1"]);
+    let tag = place.id("v1");
+    place.bring(tag).await;
+    for tagged in [name("refs/tags/v1"), tip(9_999)] {
+        set(&place, tagged.clone(), tag).unwrap();
+        all.insert(tagged.clone(), tag);
+        let found = place.repo.refs().unwrap();
+        assert_eq!(found.refs[&tagged].peeled, Some(two));
+    }
+    let missing = ObjectId([9; 20]);
+    let refused = set(&place, tip(1), missing);
+    assert!(
+        matches!(refused, Err(GitError::MissingObject(_))),
+        "{refused:?}"
+    );
+    assert_refs(&place, &all);
+}
+
+#[tokio::test]
+async fn readers_of_a_crowded_repository_see_all_of_a_change_or_nothing() {
+    let (place, [one, two], all) = crowded(1_000).await;
+    let both = |id| {
+        let mut all = all.clone();
+        all.insert(name("refs/heads/main"), id);
+        all.insert(name("refs/heads/next"), id);
+        all
+    };
+    place.repo.write_refs(&both(one)).unwrap();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            for _ in 0..100 {
+                let found = place.repo.refs().unwrap().ids();
+                let (main, next) = (found["refs/heads/main"], found["refs/heads/next"]);
+                // Alone it moves to two and back; together both do.
+                assert!(next == one || main == two, "{main} {next}");
+            }
+        });
+        for _ in 0..25 {
+            set(&place, name("refs/heads/main"), two).unwrap();
+            set(&place, name("refs/heads/main"), one).unwrap();
+            place.repo.write_refs(&both(two)).unwrap();
+            place.repo.write_refs(&both(one)).unwrap();
+        }
+        reader.join().unwrap();
+    });
 }

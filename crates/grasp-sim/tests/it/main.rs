@@ -23,6 +23,9 @@ const REMEMBERED_IN_COMPANY: &[u64] = &[
 /// The same with other git servers and no other relays.
 const REMEMBERED_WITH_HOSTS: &[u64] = &[3, 17, 22, 62, 65, 117, 311, 486, 536, 837];
 
+/// The same among hostile clients.
+const REMEMBERED_AMONG_HOSTILE: &[u64] = &[40, 42, 44, 47, 51, 56, 57];
+
 #[test]
 fn every_seed_comes_right() {
     come_right(Company::Alone, (0..40).chain(REMEMBERED.iter().copied()));
@@ -38,6 +41,13 @@ fn every_seed_comes_right_among_other_relays() {
 fn every_seed_comes_right_with_other_git_servers() {
     let remembered = REMEMBERED_WITH_HOSTS.iter().copied();
     come_right(Company::Hosts, (0..40).chain(remembered));
+}
+
+/// A newcomer at another address is served, whatever hostile clients do.
+#[test]
+fn every_seed_comes_right_among_hostile_clients() {
+    let remembered = REMEMBERED_AMONG_HOSTILE.iter().copied();
+    come_right(Company::Hostile, (0..30).chain(remembered));
 }
 
 fn come_right(company: Company, seeds: impl Iterator<Item = u64>) {
@@ -57,7 +67,12 @@ fn come_right(company: Company, seeds: impl Iterator<Item = u64>) {
 
 #[test]
 fn the_same_seed_tells_the_same_story() {
-    for company in [Company::Alone, Company::Hosts, Company::Relays] {
+    for company in [
+        Company::Alone,
+        Company::Hosts,
+        Company::Relays,
+        Company::Hostile,
+    ] {
         for seed in 0..10 {
             let (mut first, mut second) = (Trace::default(), Trace::readable());
             let same = run(seed, company, &mut first) == run(seed, company, &mut second);

@@ -1,5 +1,5 @@
-//! Changes kept in memory above other tables: a reader sees the change if there is one, else the
-//! row below.
+//! Changes in the making, kept in memory above other tables: a reader sees the change if there is
+//! one, else the row below. Those that are committed are in `runs`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,6 +7,7 @@ use std::collections::btree_map::Range;
 use std::iter::Peekable;
 use std::ops::Bound;
 
+use super::runs::{RunRows, Runs};
 use super::{IndexChange, Read, Table, Write};
 use crate::error::StoreError;
 
@@ -28,20 +29,6 @@ impl Layer {
         }
     }
 
-    /// Takes over an index row without copying its key.
-    pub(crate) fn take(&mut self, change: IndexChange) {
-        if let Some(changes) = self.tables.get_mut(change.table as usize) {
-            changes.insert(change.key, change.value.map(|value| value.into()));
-        }
-    }
-
-    /// Lays another layer's changes over its own.
-    pub(crate) fn absorb(&mut self, above: Layer) {
-        for (mine, above) in self.tables.iter_mut().zip(above.tables) {
-            mine.extend(above);
-        }
-    }
-
     /// Takes out the changes that must not wait in memory.
     pub(crate) fn take_direct(&mut self) -> Vec<(Table, Box<[u8]>, Change)> {
         let tables = Table::ALL.iter().zip(&mut self.tables);
@@ -54,74 +41,55 @@ impl Layer {
             .collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.tables.iter().map(BTreeMap::len).sum()
-    }
-
     /// The change of a row, if there is one.
     pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
         self.table(table).get(key).map(Option::as_deref)
     }
 
-    /// Every change, in the order of tables and keys.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
-        let tables = Table::ALL.iter().zip(&self.tables);
-        tables.flat_map(|((table, _), changes)| {
-            changes
-                .iter()
-                .map(|(key, change)| (*table, &**key, change.as_deref()))
-        })
+    pub(crate) fn rows(&self, table: Table, from: Bound<&[u8]>) -> LayerRows<'_> {
+        let range = (from, Bound::Unbounded);
+        LayerRows(self.table(table).range::<[u8], _>(range))
     }
 
     fn table(&self, table: Table) -> &Changes {
         static EMPTY: Changes = Changes::new();
         self.tables.get(table as usize).unwrap_or(&EMPTY)
     }
+}
 
-    fn get_over<'a, B: Read>(
-        &'a self,
-        below: &'a B,
-        table: Table,
-        key: &[u8],
-    ) -> Result<Option<&'a [u8]>, StoreError> {
-        match self.get(table, key) {
-            Some(change) => Ok(change),
-            None => below.get(table, key),
-        }
-    }
+pub(crate) struct LayerRows<'a>(Range<'a, Box<[u8]>, Change>);
 
-    fn rows_over<'a, B: Read>(
-        &'a self,
-        below: &'a B,
-        table: Table,
-        from: Bound<&[u8]>,
-    ) -> Result<LayeredRows<'a, B::Rows<'a>>, StoreError> {
-        let above = self.table(table).range::<[u8], _>((from, Bound::Unbounded));
-        Ok(LayeredRows {
-            above: above.peekable(),
-            below: below.rows(table, from)?.peekable(),
-        })
+impl<'a> Iterator for LayerRows<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, change) = self.0.next()?;
+        Some((key, change.as_deref()))
     }
 }
 
-/// Tables seen through a layer.
+/// Tables seen through committed changes.
 pub(crate) struct Layered<'b, B> {
     pub(crate) below: &'b B,
-    pub(crate) layer: &'b Layer,
+    pub(crate) runs: &'b Runs,
 }
 
 impl<B: Read> Read for Layered<'_, B> {
     type Rows<'a>
-        = LayeredRows<'a, B::Rows<'a>>
+        = LayeredRows<RunRows<'a>, B::Rows<'a>>
     where
         Self: 'a;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.layer.get_over(self.below, table, key)
+        match self.runs.get(table, key) {
+            Some(change) => Ok(change),
+            None => self.below.get(table, key),
+        }
     }
 
     fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError> {
-        self.layer.rows_over(self.below, table, from)
+        let above = self.runs.rows(table, from);
+        Ok(LayeredRows::new(above, self.below.rows(table, from)?))
     }
 }
 
@@ -146,7 +114,9 @@ pub(crate) struct Staged {
     pub(crate) bytes: usize,
     /// By how much the number of stored events changes.
     pub(crate) events: i64,
-    /// Records that were there are gone.
+    /// By how much the number of events changes whose rows a sweep has yet to remove.
+    pub(crate) garbage: i64,
+    /// What was there is gone, or hidden: that does not wait for the tail to fill.
     pub(crate) removes: bool,
 }
 
@@ -180,21 +150,26 @@ impl<'b, B: Read> Staging<'b, B> {
 
 impl<B: Read> Read for Staging<'_, B> {
     type Rows<'a>
-        = LayeredRows<'a, B::Rows<'a>>
+        = LayeredRows<LayerRows<'a>, B::Rows<'a>>
     where
         Self: 'a;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         let staged = &self.staged;
-        if table == Table::Events && staged.layer.get(table, key).is_none() {
-            let logged = staged.logged(key);
-            return logged.map_or_else(|| self.below.get(table, key), |record| Ok(Some(record)));
+        if let Some(change) = staged.layer.get(table, key) {
+            return Ok(change);
         }
-        staged.layer.get_over(self.below, table, key)
+        if table == Table::Events
+            && let Some(record) = staged.logged(key)
+        {
+            return Ok(Some(record));
+        }
+        self.below.get(table, key)
     }
 
     fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<Self::Rows<'_>, StoreError> {
-        self.staged.layer.rows_over(self.below, table, from)
+        let above = self.staged.layer.rows(table, from);
+        Ok(LayeredRows::new(above, self.below.rows(table, from)?))
     }
 }
 
@@ -211,6 +186,11 @@ impl<B: Read> Write for Staging<'_, B> {
                 return Ok(());
             }
             Table::Ids => staged.events += 1,
+            Table::Garbage => {
+                staged.garbage += 1;
+                staged.removes = true;
+            }
+            Table::VanishJobs => staged.removes = true,
             _ => {}
         }
         staged.layer.set(table, key, Some(value.into()));
@@ -222,6 +202,11 @@ impl<B: Read> Write for Staging<'_, B> {
         match table {
             Table::Events => staged.removes = true,
             Table::Ids => staged.events -= 1,
+            Table::Garbage => {
+                staged.garbage -= 1;
+                staged.removes = true;
+            }
+            Table::VanishJobs => staged.removes = true,
             _ => {}
         }
         staged.layer.set(table, key, None);
@@ -234,13 +219,24 @@ impl<B: Read> Write for Staging<'_, B> {
     }
 }
 
-pub(crate) struct LayeredRows<'a, I: Iterator> {
-    above: Peekable<Range<'a, Box<[u8]>, Change>>,
+/// Rows below, with the changes above them.
+pub(crate) struct LayeredRows<A: Iterator, I: Iterator> {
+    above: Peekable<A>,
     below: Peekable<I>,
 }
 
-impl<'a, I> Iterator for LayeredRows<'a, I>
+impl<A: Iterator, I: Iterator> LayeredRows<A, I> {
+    fn new(above: A, below: I) -> Self {
+        Self {
+            above: above.peekable(),
+            below: below.peekable(),
+        }
+    }
+}
+
+impl<'a, A, I> Iterator for LayeredRows<A, I>
 where
+    A: Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     I: Iterator<Item = Result<(&'a [u8], &'a [u8]), StoreError>>,
 {
     type Item = Result<(&'a [u8], &'a [u8]), StoreError>;
@@ -250,7 +246,7 @@ where
             let order = match (self.above.peek(), self.below.peek()) {
                 (None, _) | (_, Some(Err(_))) => return self.below.next(),
                 (Some(_), None) => Ordering::Less,
-                (Some((above, _)), Some(Ok((below, _)))) => (***above).cmp(below),
+                (Some((above, _)), Some(Ok((below, _)))) => (*above).cmp(below),
             };
             match order {
                 Ordering::Greater => return self.below.next(),

@@ -23,7 +23,7 @@ const MAX_READERS: u32 = 1024;
 const META: &str = "meta";
 const DATA_FILE: &str = "data.mdb";
 /// LMDB's own: who reads. A look makes it, if it is not there.
-pub const READERS_FILE: &str = "lock.mdb";
+const READERS_FILE: &str = "lock.mdb";
 const LOCK_FILE: &str = "ngit-grasp.lock";
 
 /// `None` for a table that a store of an older version, opened to be read, does not have yet.
@@ -224,13 +224,31 @@ fn open_env(path: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, StoreError>
     // SAFETY: the map is unsound only if the file is changed behind LMDB's back. Our lock keeps
     // a second writer out, LMDB's own lock orders readers, and no flag weakens either.
     let env = unsafe { options.flags(flags).open(path) };
-    env.map_err(|error| StoreError::Open {
-        path: path.to_owned(),
-        source: match error {
-            heed::Error::Io(source) => source,
-            other => std::io::Error::other(other),
+    env.map_err(|error| match error {
+        heed::Error::Io(source) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            StoreError::Open {
+                path: refused(path).unwrap_or_else(|| path.to_owned()),
+                source,
+            }
+        }
+        heed::Error::Io(source) => StoreError::Open {
+            path: path.to_owned(),
+            source,
+        },
+        other => StoreError::Open {
+            path: path.to_owned(),
+            source: std::io::Error::other(other),
         },
     })
+}
+
+/// Which of LMDB's files it is that we may not open.
+fn refused(path: &Path) -> Option<PathBuf> {
+    let files = [DATA_FILE, READERS_FILE].map(|name| path.join(name));
+    let is_refused = |file: &PathBuf| {
+        File::open(file).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    files.into_iter().find(is_refused)
 }
 
 pub(crate) struct LmdbRead<'e> {

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use grasp_core::{Change, Event, StoreOutcome, Timestamp};
-use grasp_store::{Store, StoreError, restore, restore_after};
+use grasp_store::{Backup, Store, StoreError, restore};
 use tempfile::TempDir;
 use testkit::random::Events;
 use testkit::{json, unsigned};
@@ -280,10 +280,11 @@ fn what_comes_first_is_done_only_when_nothing_is_wrong() {
     let backed = Backed::new();
     let first = || -> Result<(), StoreError> { panic!("too early") };
     drop(Store::open(&backed.target()).map(|store| put_all(&store, [&nth_note(0)])));
-    assert!(restore_after(&backed.backup(), &backed.target(), first).is_err());
+    let backup = Backup::open(&backed.backup()).unwrap();
+    assert!(backup.restore_after(&backed.target(), first).is_err());
     fs::remove_file(backed.backup().join(DATA)).unwrap();
     let new = backed.dir.path().join("new");
-    assert!(restore_after(&backed.backup(), &new, first).is_err());
+    assert!(restore(&backed.backup(), &new).is_err());
     assert!(!new.exists(), "a bad backup leaves no trace");
 }
 

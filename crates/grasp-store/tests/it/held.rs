@@ -209,7 +209,39 @@ fn pull_requests_of_a_repository_are_found_with_their_updates() {
             put(store, event);
         }
         let found = store.roots(&repo_id(), &grasp_core::nip34::PULL_REQUESTS);
-        let found = found.iter().map(|event| &**event);
-        assert_eq!(ids(found), [root.id, update.id]);
+        let found: Vec<_> = found.iter().map(|row| row.id).collect();
+        assert_eq!(found, [root.id, update.id]);
+    });
+}
+
+/// D1.
+#[test]
+fn no_number_of_deletions_by_strangers_hides_that_an_event_is_named() {
+    on_both(|store| {
+        let target = note(BOB, 1, &[]);
+        let id = target.id.to_string();
+        let names_it = note(ALICE, 2, &[&["q", &id]]);
+        put(store, &names_it);
+        for second in 10..110 {
+            put(store, &deletion(ALICE, second, &[&["e", &id], &["q", &id]]));
+        }
+        assert!(store.is_named(&target));
+        put(store, &delete_id(ALICE, 200, &names_it));
+        assert!(!store.is_named(&target), "it went with whoever named it");
+    });
+}
+
+/// D1.
+#[test]
+fn no_number_of_comments_hides_the_pull_requests_of_a_repository() {
+    on_both(|store| {
+        let address = format!("30617:{}:x", repo_id().owner);
+        let root = unsigned(BOB, 1618, 10, &[&["a", &address]], "");
+        put(store, &root);
+        let comment = |n: u64| unsigned(BOB, 1111, 20 + n, &[&["A", &address]], "");
+        let comments: Vec<Event> = (0..20_001).map(comment).collect();
+        put_all(store, &comments);
+        let found = store.roots(&repo_id(), &grasp_core::nip34::PULL_REQUESTS);
+        assert_eq!(found.len(), 1);
     });
 }

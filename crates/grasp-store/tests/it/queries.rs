@@ -654,3 +654,99 @@ fn events_deleted_between_slices_are_not_sent() {
         }
     }
 }
+
+/// Notes with so many bytes of tags or of content each.
+fn wide_notes(count: u64, tag_bytes: usize, content_bytes: usize) -> Vec<Event> {
+    let (padding, content) = ("x".repeat(tag_bytes), "x".repeat(content_bytes));
+    let tags: &[&[&str]] = &[&["r", &padding], &["r", "other"]];
+    (0..count)
+        .map(|n| unsigned(ALICE, 1, 10 + n, tags, &content))
+        .collect()
+}
+
+/// The same filter, of these events: each has its tags looked at.
+fn by_id(events: &[Event], mut filter: Value) -> Value {
+    let ids = events.iter().map(|event| event.id.to_string());
+    filter["ids"] = ids.collect();
+    filter
+}
+
+#[test]
+fn a_slice_ends_after_a_megabyte_of_tags() {
+    on_both(|store| {
+        const TAG_BYTES: usize = 200_000;
+        let events = wide_notes(40, TAG_BYTES, 0);
+        put_all(store, &events);
+        let filter = by_id(&events, json!({"#r": ["absent"]}));
+        let mut query = query(&[filter], PLENTY, Want::Ids);
+        let (slices, found) = slices(store, &mut query);
+        assert_eq!(found, []);
+        let megabytes = events.len() * TAG_BYTES / 1_000_000;
+        assert!(
+            slices >= megabytes,
+            "{megabytes} MB of tags in {slices} slices"
+        );
+    });
+}
+
+#[test]
+fn what_follows_the_tags_is_not_read_to_check_them() {
+    on_both(|store| {
+        let events = wide_notes(100, 10, 100_000);
+        put_all(store, &events);
+        let filter = by_id(&events, json!({"#r": ["absent"]}));
+        let mut query = query(&[filter], PLENTY, Want::Ids);
+        assert_eq!(slices(store, &mut query), (1, vec![]));
+    });
+}
+
+#[test]
+fn tags_that_are_looked_up_in_long_lists_are_charged() {
+    on_both(|store| {
+        let tags: Vec<[String; 2]> = (0..2_000).map(|n| ["r".into(), n.to_string()]).collect();
+        let tags: Vec<[&str; 2]> = tags
+            .iter()
+            .map(|[name, value]| [&**name, &**value])
+            .collect();
+        let tags: Vec<&[&str]> = tags.iter().map(<[&str; 2]>::as_slice).collect();
+        let events: Vec<Event> = (0..20).map(|n| note(ALICE, 10 + n, &tags)).collect();
+        put_all(store, &events);
+        let absent: Vec<String> = (0..1_900).map(|n| format!("absent {n}")).collect();
+        let filter = by_id(&events, json!({"#r": absent}));
+        let mut query = query(&[filter], PLENTY, Want::Ids);
+        let (slices, found) = slices(store, &mut query);
+        assert_eq!(found, []);
+        assert!(slices >= 5, "40,000 tags in {slices} slices");
+    });
+}
+
+#[test]
+fn ids_that_are_not_here_are_charged() {
+    on_both(|store| {
+        put(store, &note(ALICE, 1, &[]));
+        let absent = |n: u64| Pubkey(std::array::from_fn(|at| n.to_be_bytes()[at % 8])).to_string();
+        let filters: Vec<Value> = (0..8)
+            .map(|n| json!({"ids": (n * 1_000..(n + 1) * 1_000).map(absent).collect::<Vec<_>>()}))
+            .collect();
+        let mut query = query(&filters, PLENTY, Want::Ids);
+        let (slices, found) = slices(store, &mut query);
+        assert_eq!(found, []);
+        assert!(slices >= filters.len(), "8,000 look-ups in {slices} slices");
+    });
+}
+
+#[test]
+fn an_author_of_more_kinds_than_have_cursors_is_found() {
+    on_both(|store| {
+        let events: Vec<Event> = (0..7_000_u16)
+            .map(|n| unsigned(ALICE, 1_000 + n, 10, &[], ""))
+            .collect();
+        put_all(store, &events);
+        put(store, &unsigned(BOB, 1_000, 10, &[], ""));
+        let alice = [ALICE.to_string()];
+        assert_eq!(find(store, json!({"authors": alice})).len(), 7_000);
+        let kinds: Vec<u16> = (7_000..8_900).collect();
+        let filter = json!({"authors": alice, "kinds": kinds});
+        assert_eq!(find(store, filter).len(), 1_000);
+    });
+}

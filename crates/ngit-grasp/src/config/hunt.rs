@@ -55,7 +55,7 @@ impl Config {
         };
         let owner_bytes = self.hunt_max_owner_bytes.as_u64();
         fetch::Options {
-            allow_private: self.allow_private_addresses,
+            reach: self.reach(),
             trusted: self.hunt_trusted_domains.clone(),
             connect_timeout: self.hunt_connect_timeout,
             limits: FetchLimits {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(options.limits.patience, usual.patience);
         assert_eq!(options.limits.pace.bytes, usual.pace.bytes);
         assert_eq!(options.limits.pace.window, usual.pace.window);
-        assert!(options.trusted.is_empty() && !options.allow_private);
+        assert!(options.trusted.is_empty() && !options.reach.allow_private);
     }
 
     /// E21, G9.
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(limits.pace.bytes, 4_096);
         assert_eq!(limits.pace.window, Duration::from_secs(5));
         assert_eq!(options.max_owner_bytes, None);
-        assert!(options.allow_private);
+        assert!(options.reach.allow_private);
         let trusted = Domain::parse("git.lan:3000").unwrap();
         assert_eq!(options.trusted, [trusted]);
     }

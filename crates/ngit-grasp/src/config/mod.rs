@@ -187,6 +187,7 @@ impl Config {
             held_bytes_per_key: self.purgatory_max_bytes_per_key.as_usize(),
             held_events: self.purgatory_max_events,
             held_bytes: self.purgatory_max_bytes.as_usize(),
+            held_announcement_bytes: self.purgatory_max_announcement_bytes.as_usize(),
             remembered_announcements: self.purgatory_max_remembered,
             held_for: self.purgatory_expiry,
             tip_for: self.purgatory_tip_expiry,

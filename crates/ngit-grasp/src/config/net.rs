@@ -131,6 +131,26 @@ pub struct ProxyNet {
 }
 
 impl ProxyNet {
+    /// `None` if the prefix is longer than the address. Of an IPv4 address written as IPv6 the
+    /// prefix is that of IPv6.
+    pub fn new(written: IpAddr, prefix: u8) -> Option<Self> {
+        let addr = written.to_canonical();
+        let longest = width(addr);
+        // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
+        let prefix = prefix.checked_sub(width(written) - longest)?;
+        (prefix <= longest).then(|| Self {
+            addr: masked(addr, prefix),
+            prefix,
+        })
+    }
+
+    /// One address.
+    pub fn only(ip: IpAddr) -> Self {
+        let addr = ip.to_canonical();
+        let prefix = width(addr);
+        Self { addr, prefix }
+    }
+
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         ip.is_ipv4() == self.addr.is_ipv4() && masked(ip, self.prefix) == self.addr
@@ -141,21 +161,10 @@ impl ProxyNet {
             .split_once('/')
             .map_or((text, None), |(addr, prefix)| (addr, Some(prefix)));
         let written: IpAddr = addr.trim().parse().ok()?;
-        let addr = written.to_canonical();
-        let longest = width(addr);
-        let prefix = match prefix {
-            // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
-            Some(prefix) => prefix
-                .trim()
-                .parse::<u8>()
-                .ok()?
-                .checked_sub(width(written) - longest)?,
-            None => longest,
-        };
-        (prefix <= longest).then(|| Self {
-            addr: masked(addr, prefix),
-            prefix,
-        })
+        match prefix {
+            Some(prefix) => Self::new(written, prefix.trim().parse().ok()?),
+            None => Some(Self::only(written)),
+        }
     }
 }
 

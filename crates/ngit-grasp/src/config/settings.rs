@@ -107,6 +107,10 @@ settings! {
         /// The size of all events of one author that wait for their git data.
         NGIT_PURGATORY_MAX_BYTES_PER_KEY => purgatory_max_bytes_per_key: ByteSize = "4MiB" in MIB..=64 * GIB;
 
+        /// The size of one announcement that waits for its git data.
+        NGIT_PURGATORY_MAX_ANNOUNCEMENT_BYTES => purgatory_max_announcement_bytes: ByteSize
+            = "32KiB" in KIB..=MIB;
+
         /// Announcements that expired without git data and are kept in mind for a day, in case that
         /// a state comes late. Of more, the oldest are forgotten.
         NGIT_PURGATORY_MAX_REMEMBERED => purgatory_max_remembered: usize = "5000" in 1..=10_000_000;
@@ -121,12 +125,13 @@ settings! {
         /// its event three.
         NGIT_MAX_REPOSITORY_BYTES => max_repository_bytes: ByteSize = "5GiB" in MIB..=1024 * GIB;
 
-        /// What stays free on the disk of the git data: with less, pushes are refused, and nothing
-        /// is fetched from other servers.
+        /// What stays free on each disk. With less on that of the git data, pushes are refused and
+        /// nothing is fetched from other servers; with less on that of the events, only deletions and
+        /// what maintainers publish about repositories that are served is stored.
         NGIT_MIN_FREE_BYTES => min_free_bytes: ByteSize = "512MiB" in 0..=1024 * 1024 * GIB;
 
-        /// Fetches and pushes worked on at once; more are told to come back. A quarter is left to
-        /// pushes.
+        /// Maximum concurrent fetches and pushes; further ones get 503 with Retry-After. A quarter
+        /// is left to pushes, and pushes that no maintainer has signed for have half at most.
         NGIT_GIT_CONCURRENT => git_concurrent: usize = "64" in 1..=10_000;
 
         /// Fetches and pushes of one repository worked on at once.
@@ -142,6 +147,13 @@ settings! {
 
         /// A git client that sends or takes in nothing for this long is disconnected.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
+
+        /// The minimum pace of what a git client sends, in bytes per second, counted while the
+        /// server waits for it; 0 is none. A slower push is refused.
+        NGIT_GIT_MIN_PACE => git_min_pace: ByteSize = "4KiB" in 0..=GIB;
+
+        /// A git client may stay below the minimum pace for this long.
+        NGIT_GIT_SLOW_GRACE_SECS => git_slow_grace: Duration = "30" in 1..=DAY;
 
         /// How often a repository is looked through for objects that nobody needs; 0 is never.
         NGIT_PRUNE_INTERVAL_SECS => prune_interval: Duration = "86400" in 0..=365 * DAY;
@@ -183,8 +195,13 @@ settings! {
         /// names them or not. They may be on a private network.
         NGIT_SYNC_BOOTSTRAP_RELAY_URL => sync_bootstrap_relays: Vec<RelayUrl> = "";
 
-        /// Connect also to addresses that are not public, whoever names them.
+        /// Connect also to addresses that are not public, to those of this machine and its
+        /// networks and to what its public name leads to, whoever names them.
         NGIT_ALLOW_PRIVATE_ADDRESSES => allow_private_addresses: bool = "false";
+
+        /// Addresses that are never connected to, whoever names them, also where private addresses
+        /// are allowed.
+        NGIT_DENY_NETWORKS => deny_networks: Vec<ProxyNet> = "";
 
         /// Who this server is to a relay that asks: service means a key of its own for this
         /// purpose, owner the server's own identity, never that it does not say.
@@ -290,6 +307,17 @@ settings! {
 
         /// Issues, patches and pull requests that are watched, at about 340 bytes each.
         NGIT_SYNC_MAX_ROOTS => sync_max_roots: usize = "2000000" in 1..=100_000_000;
+
+        /// Bytes of events that are taken from one relay in a day, 1 KiB more for each event; 0 is no
+        /// limit. Later ones are asked for again after some hours.
+        NGIT_SYNC_RELAY_BYTES_PER_DAY => sync_relay_bytes_per_day: ByteSize = "8GiB" in 0..=1024 * GIB;
+
+        /// The same for the events of one repository, from all relays together.
+        NGIT_SYNC_REPOSITORY_BYTES_PER_DAY => sync_repository_bytes_per_day: ByteSize
+            = "1GiB" in 0..=1024 * GIB;
+
+        /// The same for the events of one key.
+        NGIT_SYNC_KEY_BYTES_PER_DAY => sync_key_bytes_per_day: ByteSize = "512MiB" in 0..=1024 * GIB;
 
         /// Subscriptions on a relay that does not say how many it allows.
         NGIT_SYNC_SUBSCRIPTIONS => sync_subscriptions: u32 = "20" in 5..=1_000;

@@ -5,13 +5,24 @@ use std::time::Duration;
 use grasp_core::backoff::Backoff;
 use grasp_core::{Service, SyncLimits};
 
-use super::{Config, out_of_order};
+use super::{Config, Domain, out_of_order};
+use crate::remote::guard::Reach;
 
 /// The core hears of a connection that took too long from whoever dials, and only if that fails
 /// as well from its own clock.
 const PATIENCE: u32 = 3;
 
 impl Config {
+    /// Which addresses other servers may have.
+    pub fn reach(&self) -> Reach {
+        let host = |domain: &Domain| domain.host.trim_matches(['[', ']']).to_owned();
+        Reach {
+            allow_private: self.allow_private_addresses,
+            deny: self.deny_networks.clone(),
+            own_host: self.domain.as_ref().map(host),
+        }
+    }
+
     pub(super) fn sync_limits(&self) -> SyncLimits {
         SyncLimits {
             enabled: self.sync_enabled,
@@ -52,6 +63,9 @@ impl Config {
             message_bytes: u32::try_from(self.sync_message_bytes.as_u64()).unwrap_or(u32::MAX),
             wants: self.sync_max_wanted,
             remembered: self.sync_remember_refused,
+            relay_bytes_per_day: self.sync_relay_bytes_per_day.as_u64(),
+            repository_bytes_per_day: self.sync_repository_bytes_per_day.as_u64(),
+            key_bytes_per_day: self.sync_key_bytes_per_day.as_u64(),
             startup_delay: self.sync_startup_delay,
             batch_delay: self.sync_batch_delay,
             reconnect_delay: self.sync_reconnect_delay,

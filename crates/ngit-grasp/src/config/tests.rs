@@ -107,7 +107,7 @@ fn an_empty_value_counts_as_not_set() {
 fn every_setting_is_read_from_its_own_variable() {
     for spec in specs() {
         let text = match spec.env {
-            "NGIT_TRUSTED_PROXIES" => "::1",
+            "NGIT_TRUSTED_PROXIES" | "NGIT_DENY_NETWORKS" => "::1",
             "NGIT_STATUS_TOKEN" => "correct horse battery staple",
             "NGIT_RELAY_OWNER_NSEC" => KEY,
             "NGIT_SYNC_BOOTSTRAP_RELAY_URL" => "wss://relay.example",

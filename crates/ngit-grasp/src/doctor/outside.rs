@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{Finding, clock};
 use crate::config::Config;
 use crate::remote::dial::Dialer;
-use crate::remote::guard::{Guard, Target, is_public};
+use crate::remote::guard::{Guard, Reach, Target, is_public};
 use crate::remote::http::{Page, get};
 use crate::remote::nip11;
 use crate::status::reachable;
@@ -167,7 +167,8 @@ fn told_to_strangers(leaks: &[&str]) -> Finding {
 /// Whatever the operator named may be dialled.
 pub(super) async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, End> {
     let found = timeout(PATIENCE, async {
-        Guard::new(true).resolve(target, true).await
+        let guard = Guard::new(Reach::default());
+        guard.resolve(target, true).await
     });
     found.await.unwrap_or(Err(End::TimedOut))
 }

@@ -24,7 +24,7 @@ use self::web::Net;
 use crate::hosting::Repositories;
 use crate::hosting::room::Rooms;
 use crate::remote::dial::Dialer;
-use crate::remote::guard::Guard;
+use crate::remote::guard::{Guard, Reach};
 
 /// How long fetches may take to end.
 const STOP: Duration = Duration::from_secs(1);
@@ -32,8 +32,7 @@ const STOP: Duration = Duration::from_secs(1);
 /// How other git servers are reached.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Also servers on private networks that strangers name.
-    pub allow_private: bool,
+    pub reach: Reach,
     /// Servers that the operator names may be anywhere.
     pub trusted: Vec<Domain>,
     /// From the look-up of the name to the open connection.
@@ -144,7 +143,7 @@ fn share(
     tell: Tell,
 ) -> std::io::Result<Shared> {
     let dialer = Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?;
-    let guard = Guard::new(options.allow_private);
+    let guard = Guard::new(options.reach);
     let net = Net::new(guard, dialer, options.connect_timeout);
     Ok(Shared {
         net: Arc::new(net),

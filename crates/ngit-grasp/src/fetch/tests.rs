@@ -34,7 +34,10 @@ struct Home {
 
 fn options() -> Options {
     Options {
-        allow_private: true,
+        reach: Reach {
+            allow_private: true,
+            ..Reach::default()
+        },
         trusted: Vec::new(),
         connect_timeout: PATIENCE,
         limits: FetchLimits::default(),
@@ -236,7 +239,7 @@ async fn nobody_at_that_address_is_not_reached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_lead_us_to_no_private_address_but_the_operator_may() {
     let guarded = Options {
-        allow_private: false,
+        reach: Reach::default(),
         ..options()
     };
     let mut stage = Stage::with(&[], guarded.clone()).await;

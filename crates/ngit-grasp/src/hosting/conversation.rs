@@ -6,9 +6,12 @@ use grasp_core::{EventId, Facts, Filter, Pubkey, RepoId, Timestamp, nip34};
 use grasp_store::{Budget, Found, Progress, Query, Store, StoreError, Want};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Issues, patches and pull requests that are looked at, the newest first: 20 us each to read.
+use super::budget::ReadBudget;
+
+/// Issues, patches and pull requests that are looked at, the newest first. Small ones take 20 us each
+/// to read; what larger ones take, the budget bounds.
 const MOST_ROOTS: usize = 500;
-/// Words on them that are looked at, of maintainers and of others: 20 ms each.
+/// Words on them that are looked at, of maintainers and of others.
 const MOST_WORDS: usize = 1_000;
 /// Slices of a millisecond for one question; comments name the repository, too.
 const MOST_SLICES: usize = 50;
@@ -48,6 +51,7 @@ impl Conversation {
         maintainers: &[Pubkey],
         store: &Store,
         now: Timestamp,
+        budget: &mut ReadBudget,
     ) -> Result<Self, StoreError> {
         let addresses = addresses(repo, maintainers);
         let naming = |kinds: Option<Vec<Kind>>| Filter {
@@ -57,17 +61,18 @@ impl Conversation {
         };
         let mut last = None;
         let newest = |_: EventId, at| last = Some(at);
-        look(store, naming(None), 1, now, newest)?;
+        look(store, naming(None), 1, now, budget, newest)?;
         let kinds = vec![nip34::PATCH, nip34::PULL_REQUEST, nip34::ISSUE];
         let mut found = Vec::new();
-        let all = look(store, naming(Some(kinds)), MOST_ROOTS, now, |id, _| {
+        let filter = naming(Some(kinds));
+        let mut all = look(store, filter, MOST_ROOTS, now, budget, |id, _| {
             found.push(id);
         })?;
-        let mut roots: FxHashMap<EventId, Root> = found
-            .iter()
-            .filter_map(|id| Some((*id, Root::of(&*store.event(id)?)?)))
-            .collect();
-        let judged = judge(&mut roots, maintainers, store, now)?;
+        let mut roots: FxHashMap<EventId, Root> = FxHashMap::default();
+        all &= read(store, &found, budget, |id, event| {
+            roots.extend(Root::of(event).map(|root| (id, root)));
+        });
+        let judged = judge(&mut roots, maintainers, store, now, budget)?;
         let open = |issues: bool| {
             let open = roots.values().filter(|root| root.open);
             open.filter(|root| root.is_issue == issues).count()
@@ -113,6 +118,7 @@ fn judge(
     maintainers: &[Pubkey],
     store: &Store,
     now: Timestamp,
+    budget: &mut ReadBudget,
 ) -> Result<bool, StoreError> {
     let mut authors: Vec<Pubkey> = roots.values().map(|root| root.author).collect();
     authors.retain(|author| !maintainers.contains(author));
@@ -129,25 +135,43 @@ fn judge(
             tags: vec![(b'e', ids.clone())],
             ..Filter::default()
         };
-        all &= look(store, filter, MOST_WORDS, now, |id, at| {
+        all &= look(store, filter, MOST_WORDS, now, budget, |id, at| {
             words.push((at, id))
         })?;
     }
     words.sort_unstable_by_key(|(at, id)| (std::cmp::Reverse(*at), *id));
+    let words: Vec<EventId> = words.into_iter().map(|(_, id)| id).collect();
     let mut settled = FxHashSet::default();
-    for word in words.iter().filter_map(|(_, id)| store.event(id)) {
-        let Some(id) = spoken_of(&word) else {
-            continue;
-        };
-        let Some(root) = roots.get_mut(&id) else {
-            continue;
+    all &= read(store, &words, budget, |_, word| {
+        let root = spoken_of(word).and_then(|id| Some((id, roots.get_mut(&id)?)));
+        let Some((id, root)) = root else {
+            return;
         };
         let may = root.author == word.pubkey || maintainers.contains(&word.pubkey);
         if may && settled.insert(id) {
             root.open = word.kind == OPEN;
         }
-    }
+    });
     Ok(all)
+}
+
+/// In that order, as far as the budget goes. False if some were left out.
+fn read(
+    store: &Store,
+    ids: &[EventId],
+    budget: &mut ReadBudget,
+    mut visit: impl FnMut(EventId, &Event),
+) -> bool {
+    for id in ids {
+        if !budget.has_left() {
+            return false;
+        }
+        if let Some(event) = store.event(id) {
+            budget.spend(event.json().len());
+            visit(*id, &event);
+        }
+    }
+    true
 }
 
 /// The tag that is marked as the root; without a mark the first.
@@ -165,10 +189,14 @@ fn look(
     filter: Filter,
     most: usize,
     now: Timestamp,
+    budget: &mut ReadBudget,
     mut visit: impl FnMut(EventId, Timestamp),
 ) -> Result<bool, StoreError> {
     let mut query = Query::new(vec![filter], most, Want::Ids);
     for _ in 0..MOST_SLICES {
+        if !budget.has_left() {
+            return Ok(false);
+        }
         let seen = |found: Found<'_>| visit(found.id, found.created_at);
         match store.advance(&mut query, Budget::SLICE, now, seen)? {
             Progress::More => {}
@@ -180,6 +208,8 @@ fn look(
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use grasp_core::Identifier;
     use testkit::Author;
 
@@ -222,8 +252,13 @@ mod tests {
         }
 
         fn told(&self, maintainers: &[Pubkey]) -> Conversation {
+            self.told_within(maintainers, u64::MAX)
+        }
+
+        fn told_within(&self, maintainers: &[Pubkey], bytes: u64) -> Conversation {
             let now = Timestamp(self.now);
-            Conversation::of(&self.repo, maintainers, &self.store, now).unwrap()
+            let mut budget = ReadBudget::new(bytes, Instant::now() + Duration::from_secs(3_600));
+            Conversation::of(&self.repo, maintainers, &self.store, now, &mut budget).unwrap()
         }
 
         fn count(&self) -> (usize, usize) {
@@ -315,5 +350,22 @@ mod tests {
         let told = stage.told(&[stage.owner.pubkey()]);
         assert_eq!(told.issues, MOST_ROOTS);
         assert_eq!(told.completeness, Completeness::AtLeast);
+    }
+
+    /// A12: what is counted costs what the budget says, however large the events are.
+    #[test]
+    fn large_events_are_read_as_far_as_the_budget_goes() {
+        let mut stage = Stage::new();
+        let user = Author::new(2);
+        let address = format!("30617:{}:a", stage.owner.pubkey());
+        let padding = "x".repeat(10_000);
+        for _ in 0..20 {
+            stage.say(&user, 1621, &[&["a", &address], &["x", &padding]]);
+        }
+        let maintainers = [stage.owner.pubkey()];
+        assert_eq!(stage.told_within(&maintainers, 1_000_000).issues, 20);
+        let told = stage.told_within(&maintainers, 45_000);
+        assert_eq!(told.issues, 5, "and not one more is parsed");
+        assert_eq!(told.completeness, Completeness::About);
     }
 }

@@ -1,9 +1,12 @@
 //! Repositories on disk: where each lies, and the threads that carry out what the core asks of
 //! them. Nothing here decides.
 
+pub mod budget;
 mod caretaker;
 pub mod conversation;
+mod creating;
 pub mod overview;
+mod queue;
 mod repacking;
 pub mod room;
 mod tasks;
@@ -19,6 +22,7 @@ use grasp_core::{Identifier, Pubkey, RepoId};
 use grasp_git::fetch::clear_slices;
 use grasp_git::{GitError, Repo};
 
+use self::creating::Creating;
 use self::repacking::Waiting;
 
 /// Repositories whose announcement is gone, kept for a while for the operator to look at.
@@ -28,6 +32,9 @@ const SUFFIX: &str = ".git";
 const MAX_RETIRED: usize = 1_000;
 /// Longer than any pause between two attempts to fetch a history.
 const SLICES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whoever asks for a repository that is being made waits so long at most.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `<git data>/<npub>/<identifier>.git`.
 #[derive(Debug, Clone)]
@@ -42,6 +49,7 @@ pub struct Repositories {
     /// Bytes that the disk keeps free when they go.
     min_free: u64,
     waiting: Arc<Waiting>,
+    creating: Arc<Creating>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +74,7 @@ impl Repositories {
             prune_grace: Duration::MAX,
             min_free: 0,
             waiting: Arc::default(),
+            creating: Arc::default(),
         }
     }
 
@@ -94,6 +103,11 @@ impl Repositories {
 
     pub fn open(&self, repo: &RepoId) -> Result<Repo, GitError> {
         Repo::open(&self.dir(repo))
+    }
+
+    /// Waits for a repository that is being made; false if it is not.
+    pub async fn wait_until_made(&self, repo: &RepoId) -> bool {
+        self.creating.wait(repo, CREATION_TIMEOUT).await
     }
 
     pub fn dir(&self, repo: &RepoId) -> PathBuf {

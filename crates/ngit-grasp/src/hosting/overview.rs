@@ -88,6 +88,6 @@ fn states_of<'a>(
 ) -> impl Iterator<Item = Rank> + 'a {
     maintainers.iter().filter_map(|key| {
         let address = RepoId::new(*key, repo.identifier.clone()).address(Kind::STATE);
-        Some(Rank::of(&*facts.newest(&address)?))
+        facts.rank_at(&address)
     })
 }

@@ -1,7 +1,7 @@
 //! One task on one repository.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_core::nip34::state::Targets;
@@ -9,6 +9,10 @@ use grasp_core::{EventId, GitDone, GitTask, RepoId};
 use grasp_git::{GitError, Leftovers, MendedRefs, RefSet, Repo, share};
 
 use super::{Repositories, unix_seconds};
+
+/// Looking for the objects of a state takes milliseconds. Packs that make it take this long were
+/// taken in before chains of deltas had a bound; the core asks again after a pause.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Repositories {
     pub(super) fn perform(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, GitError> {
@@ -20,7 +24,7 @@ impl Repositories {
             GitTask::RemoveEmpty => self.remove_empty(repo)?,
             GitTask::Retire => self.retire(repo)?,
             GitTask::Probe(objects) => {
-                let found = self.open(repo)?.objects()?.kinds(objects)?;
+                let found = self.open(repo)?.objects()?.kinds(objects, PROBE_TIMEOUT)?;
                 return Ok(GitDone::Probed(found));
             }
             GitTask::Share { from } => {

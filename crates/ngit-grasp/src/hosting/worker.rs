@@ -1,32 +1,36 @@
-//! Threads that work on repositories. All tasks of one repository go to the same thread, so that
-//! they are carried out in the order in which the core asked for them.
+//! Threads that work on repositories, each on whatever waits. Tasks of one repository are carried
+//! out one at a time, in the order in which the core asked for them.
 
-use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use grasp_core::{Failed, GitDone, GitTask, Job, RepoId};
 use grasp_git::GitError;
-use rustc_hash::FxHasher;
 
+use super::queue::{Queue, QueueLimits};
 use super::{Repositories, caretaker};
 use crate::metrics::Metrics;
 use crate::{crash, driver};
 
-/// They wait for the disk more than they compute.
-const THREADS: usize = 4;
+/// Tasks wait for the disk more than they compute, and take milliseconds. One that does not, as on
+/// a disk that hangs, takes a thread and no slot; threads beyond the slots only wait.
+const THREADS: usize = 16;
+const QUEUE: QueueLimits = QueueLimits {
+    slots: 4,
+    per_owner: 3,
+    slow_after: Duration::from_secs(5),
+};
 
 struct Order {
     job: Job,
-    repo: RepoId,
     task: GitTask,
 }
 
 /// Unbounded in type; what waits in it is bounded by the events and pushes that it is for.
 pub struct Handle {
-    queues: Vec<Sender<Order>>,
+    queue: Arc<Queue<Order>>,
+    repositories: Arc<Repositories>,
     caretaker: caretaker::Handle,
 }
 
@@ -35,12 +39,16 @@ impl Handle {
         if let GitTask::PreparePrune(keep) = task {
             return self.caretaker.prepare(job, repo, keep);
         }
-        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(&repo);
-        let queue = hash as usize % self.queues.len().max(1);
-        if let Some(queue) = self.queues.get(queue) {
-            // The workers outlive the driver, their only caller.
-            let _ = queue.send(Order { job, repo, task });
+        if task == GitTask::Create {
+            self.repositories.creating.begin(&repo);
         }
+        self.queue.add(repo, Order { job, task });
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 
@@ -51,28 +59,30 @@ pub fn start(
     metrics: &Arc<Metrics>,
 ) -> std::io::Result<(Handle, Vec<JoinHandle<()>>)> {
     let (caretaker, thread) = caretaker::start(repositories, driver)?;
-    let mut queues = Vec::new();
+    let handle = Handle {
+        queue: Arc::new(Queue::new(QUEUE)),
+        repositories: Arc::clone(repositories),
+        caretaker,
+    };
     let mut threads = vec![thread];
     for n in 0..THREADS {
-        let (queue, orders) = unbounded();
         let worker = Worker {
-            orders,
+            queue: Arc::clone(&handle.queue),
             repositories: Arc::clone(repositories),
             driver: driver.clone(),
             metrics: Arc::clone(metrics),
-            desk: caretaker.desk(metrics),
+            desk: handle.caretaker.desk(metrics),
         };
         let thread = thread::Builder::new()
             .name(format!("git-{n}"))
             .spawn(move || worker.run())?;
-        queues.push(queue);
         threads.push(thread);
     }
-    Ok((Handle { queues, caretaker }, threads))
+    Ok((handle, threads))
 }
 
 struct Worker {
-    orders: Receiver<Order>,
+    queue: Arc<Queue<Order>>,
     repositories: Arc<Repositories>,
     driver: driver::Handle,
     metrics: Arc<Metrics>,
@@ -81,25 +91,38 @@ struct Worker {
 
 impl Worker {
     fn run(self) {
-        for Order { job, repo, task } in &self.orders {
-            let (started, name) = (Instant::now(), name(&task));
-            crash::before(name);
-            // A start looks at every repository before anything else happens to it.
-            if task == GitTask::Look {
-                self.clear_leftovers(&repo);
+        while let Some((repo, Order { job, task })) = self.queue.take() {
+            let outcome = self.carry_out(&repo, &task);
+            if task == GitTask::Create {
+                self.repositories.creating.end(&repo);
             }
-            let outcome = self.perform(&repo, &task).map_err(|error| {
-                if !error.is_busy() {
-                    tracing::warn!(%repo, %error, task = name, "work on a repository failed");
-                    self.metrics.git.failures.inc();
-                }
-                Failed
-            });
-            let took = started.elapsed().as_secs_f64();
-            self.metrics.git.task(name, took);
-            crash::after(name);
+            // First, so that answers about one repository come in the order of its tasks.
             self.driver.git(job, outcome);
+            self.queue.done(&repo);
         }
+    }
+
+    fn carry_out(&self, repo: &RepoId, task: &GitTask) -> Result<GitDone, Failed> {
+        let (started, name) = (Instant::now(), name(task));
+        crash::before(name);
+        // A start looks at every repository before anything else happens to it.
+        if *task == GitTask::Look {
+            self.clear_leftovers(repo);
+        }
+        let outcome = self.perform(repo, task).map_err(|error| {
+            if !error.is_busy() {
+                tracing::warn!(%repo, %error, task = name, "work on a repository failed");
+                self.metrics.git.failures.inc();
+            }
+            Failed
+        });
+        let took = started.elapsed();
+        if took >= QUEUE.slow_after {
+            tracing::warn!(%repo, task = name, seconds = took.as_secs(), "work on a repository was slow");
+        }
+        self.metrics.git.task(name, took.as_secs_f64());
+        crash::after(name);
+        outcome
     }
 }
 
@@ -173,6 +196,49 @@ mod tests {
     use super::*;
     use grasp_core::{Identifier, Pubkey};
     use grasp_git::Repo;
+
+    /// Their refs are pipes into which nobody writes.
+    #[test]
+    fn repositories_that_do_not_answer_keep_no_others_from_a_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let repositories = Arc::new(Repositories::new(folder.path().to_owned()));
+        let id = |owner: u8, name: &str| {
+            RepoId::new(Pubkey([owner; 32]), Identifier::parse(name).unwrap())
+        };
+        let (driver, inbox) = driver::channel();
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let (handle, threads) = start(&repositories, &driver, &metrics).unwrap();
+        let mut pipes = Vec::new();
+        for n in 0..20_u8 {
+            let stuck = id(7, &format!("r{n}"));
+            let (repo, _) = Repo::create(&repositories.dir(&stuck)).unwrap();
+            let pipe = repo.dir().join("packed-refs");
+            let _ = std::fs::remove_file(&pipe);
+            let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+            assert!(made.unwrap().success());
+            handle.perform(Job(u64::from(n)), stuck, GitTask::Look);
+            pipes.push(pipe);
+        }
+        let others = id(8, "a");
+        handle.perform(Job(100), others.clone(), GitTask::Create);
+        let began = Instant::now();
+        while repositories.open(&others).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            thread::yield_now();
+        }
+        drop(handle);
+        // Opened for both, so that whoever reads finds the other end.
+        let open = |pipe| std::fs::File::options().read(true).write(true).open(pipe);
+        let ends: Vec<_> = pipes.iter().map(open).collect();
+        for pipe in &pipes {
+            std::fs::remove_file(pipe).unwrap();
+        }
+        drop(ends);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        drop(inbox);
+    }
 
     #[test]
     fn leftovers_that_cannot_be_cleared_are_told_and_the_look_goes_on() {

@@ -6,13 +6,14 @@ mod gate;
 pub mod git;
 mod nip11;
 mod operator;
+mod pages;
 mod patient;
 mod server;
 mod status;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -33,11 +34,13 @@ use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
 use self::git::{Client, Endpoint, GitSite, Route};
 use self::operator::Operator;
+use self::pages::{PageError, PageSlot, Pages};
 pub use self::server::Server;
 use self::status::StatusSite;
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::driver;
+use crate::hosting::budget::ReadBudget;
 use crate::hosting::conversation::Conversation;
 use crate::hosting::overview::Overview;
 use crate::identity::Identity;
@@ -47,6 +50,14 @@ use crate::relay::connection::{Connection, Peer};
 use crate::status::{Audience, Lookout};
 use crate::web;
 
+/// For events that a page counts, and for commits that it names: 8 MiB of events are parsed in about
+/// 30 ms, and 210 commits have 64 KiB at most.
+const PAGE_EVENT_BYTES: u64 = 8 * 1024 * 1024;
+const PAGE_OBJECT_BYTES: u64 = 4 * 1024 * 1024;
+/// For each of the two, on a machine that is slow or has other things to do.
+const PAGE_READS: Duration = Duration::from_millis(500);
+/// What is not made by then is not waited for: a disk that does not answer.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A page is made without what the core knows rather than late.
 const SYNC_PATIENCE: Duration = Duration::from_secs(1);
 /// A websocket's read buffer. The default is 128 KiB for each idle connection.
@@ -57,6 +68,7 @@ pub struct Site {
     relay: Arc<Relay>,
     git: Arc<GitSite>,
     gate: Arc<Gate>,
+    pages: Pages,
     client_ip: ClientIp,
     nip11: String,
     landing: String,
@@ -89,6 +101,7 @@ impl Site {
         };
         Self {
             gate: Gate::new(limits.connections, limits.connections_per_ip),
+            pages: Pages::default(),
             client_ip: ClientIp::new(config.trusted_proxies.clone()),
             nip11: nip11::document(config, owner, instance, limits).to_string(),
             landing: web::landing(config, owner, limits, support),
@@ -133,6 +146,7 @@ fn router(site: Arc<Site>) -> Router {
         .route("/", get(root))
         .route("/assets/style.css", get(style))
         .route("/metrics", get(metrics))
+        .route("/robots.txt", get(robots))
         .route("/assets/status.js", get(script))
         .route("/status", get(status::page))
         .route("/status/events", get(status::events))
@@ -307,6 +321,26 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
         })
 }
 
+/// What costs work, changes all the time or is for programs is not for robots. Pages of repositories
+/// are: they are kept for a moment, and bounded.
+const ROBOTS: &str = "\
+User-agent: *
+Crawl-delay: 5
+Disallow: /status
+Disallow: /api/
+Disallow: /metrics
+Disallow: /healthz
+Disallow: /readyz
+Disallow: /*/info/refs
+Disallow: /*/git-upload-pack
+Disallow: /*/git-receive-pack
+Allow: /
+";
+
+async fn robots() -> &'static str {
+    ROBOTS
+}
+
 async fn style(headers: HeaderMap) -> Response<Body> {
     asset(&headers, "text/css; charset=utf-8", web::STYLE)
 }
@@ -384,39 +418,51 @@ async fn repository(
     site.git.serve(route, client, request).await
 }
 
-/// Reads the store and the disk on a thread that may wait for them. The place is kept until that
-/// is done, also if nobody waits for the page any more.
 async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {
-    let turn = match site.git.look(&repo, client) {
-        Ok(turn) => turn,
-        Err(busy) => return busy.into_response(),
-    };
+    let made = site.pages.get(&repo, client.network, |slot| {
+        make_page(Arc::clone(&site), repo.clone(), slot)
+    });
+    match made.await {
+        Ok(page) => pages::shown(page),
+        Err(PageError::NotFound) => not_found().await.into_response(),
+        Err(error) => error.respond(),
+    }
+}
+
+/// Reads the store and the disk on a thread that may wait for them. The slot is kept until that is
+/// done, also if nobody waits for the page any more.
+async fn make_page(site: Arc<Site>, repo: RepoId, slot: PageSlot) -> Result<String, PageError> {
     let asked = site.driver.repository(repo.clone());
     let sync = tokio::time::timeout(SYNC_PATIENCE, asked).await;
     let sync = sync.ok().and_then(Result::ok);
     let rendered = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _slot = slot;
         let opened = site.git.repositories.open(&repo)?;
         let (store, now) = (&*site.relay.store, unix_now());
         let overview = Overview::of(&repo, store, &site.relay.service, site.rule);
+        let mut events = ReadBudget::new(PAGE_EVENT_BYTES, Instant::now() + PAGE_READS);
+        let conversation =
+            Conversation::of(&repo, &overview.maintainers, store, now, &mut events).ok();
         let found = web::Found {
             id: &repo,
-            conversation: Conversation::of(&repo, &overview.maintainers, store, now).ok(),
+            conversation,
             overview: &overview,
             repo: &opened,
             sync,
             now: now.0,
+            objects: ReadBudget::new(PAGE_OBJECT_BYTES, Instant::now() + PAGE_READS),
         };
         web::repository(found, &site.http_url, &site.domain)
     });
-    match rendered.await {
-        Ok(Ok(page)) => Html(page).into_response(),
-        Ok(Err(error)) if error.is_not_found() => not_found().await.into_response(),
-        Ok(Err(error)) => {
+    match tokio::time::timeout(PAGE_TIMEOUT, rendered).await {
+        Ok(Ok(Ok(page))) => Ok(page),
+        Ok(Ok(Err(error))) if error.is_not_found() => Err(PageError::NotFound),
+        Ok(Ok(Err(error))) => {
             tracing::error!(%error, "a repository's page cannot be made");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            Err(PageError::Failed)
         }
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Ok(Err(_)) => Err(PageError::Failed),
+        Err(_) => Err(PageError::TimedOut),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct GitMetrics {
 
 impl GitMetrics {
     pub(super) fn new(make: &Maker) -> Result<Self, Error> {
-        let pushes = [&[ACCEPTED, "lost"], &PushRefusal::LABELS[..]].concat();
+        let pushes = [&[ACCEPTED, "lost", "busy"], &PushRefusal::LABELS[..]].concat();
         Ok(Self {
             running: make.gauge("ngit_git_running", "Fetches and pushes under way")?,
             looking: make.gauge("ngit_git_looking", "Lists of refs and pages being made")?,

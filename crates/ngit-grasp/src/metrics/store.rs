@@ -17,6 +17,7 @@ pub struct StoreMetrics {
     pub commit_seconds: Histogram,
     pub commit_events: Histogram,
     events: IntGauge,
+    garbage: IntGauge,
     bytes: IntGauge,
     disk_free: IntGaugeVec,
     disk_least: IntGauge,
@@ -33,6 +34,10 @@ impl StoreMetrics {
             )?,
             commit_events: make.histogram("ngit_commit_events", "Events in a commit", &BATCH)?,
             events: make.gauge("ngit_store_events", "Events in the store")?,
+            garbage: make.gauge(
+                "ngit_store_garbage_events",
+                "Events deleted or replaced, hidden from readers, whose index rows are still to be removed",
+            )?,
             bytes: make.gauge("ngit_store_bytes", "Size of the store on disk")?,
             // Not at zero from the start: that would be a full disk.
             disk_free: make.open_gauges(
@@ -49,6 +54,7 @@ impl StoreMetrics {
 
     pub fn show(&self, stats: Stats) {
         self.events.set(number(stats.events));
+        self.garbage.set(number(stats.garbage));
         self.bytes.set(number(stats.disk_bytes));
     }
 

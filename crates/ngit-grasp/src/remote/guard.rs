@@ -1,14 +1,17 @@
 //! The one door for connections that we open. Addresses come from strangers: they must not lead
-//! us to machines that only we can reach. A name is resolved once, every answer is looked at, and
+//! us to machines that only we can reach, nor to our own and those beside it. A name is resolved once, every answer is looked at, and
 //! what was looked at is dialled.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use axum::http::Uri;
 use grasp_core::sync::io::End;
 
+use super::local::{Local, LocalNetworks};
 use super::lookup::LookUps;
 use super::ports::is_of_others;
+use crate::config::ProxyNet;
 
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
@@ -61,17 +64,36 @@ impl Target {
     }
 }
 
+/// Where the operator lets us go.
+#[derive(Debug, Clone, Default)]
+pub struct Reach {
+    /// Also to private and local addresses that strangers name.
+    pub allow_private: bool,
+    /// Never there, whoever names it.
+    pub deny: Vec<ProxyNet>,
+    /// The host that clients know us by: where it leads is here, or our router.
+    pub own_host: Option<String>,
+}
+
 #[derive(Clone)]
 pub struct Guard {
     allow_private: bool,
+    deny: Vec<ProxyNet>,
+    local: Arc<Local>,
     lookups: LookUps,
 }
 
 impl Guard {
-    pub fn new(allow_private: bool) -> Self {
+    pub fn new(reach: Reach) -> Self {
+        Self::with(reach, LookUps::new(), LocalNetworks::of_this_machine)
+    }
+
+    fn with(reach: Reach, lookups: LookUps, list: fn() -> LocalNetworks) -> Self {
         Self {
-            allow_private,
-            lookups: LookUps::new(),
+            allow_private: reach.allow_private,
+            deny: reach.deny,
+            local: Arc::new(Local::new(reach.own_host, list)),
+            lookups,
         }
     }
 
@@ -83,9 +105,14 @@ impl Guard {
             return Err(End::Blocked);
         }
         let found = self.look_up(target.host.clone(), target.port).await?;
+        let local = match any {
+            true => Arc::default(),
+            false => self.local.current(&self.lookups).await,
+        };
         let mut may: Vec<SocketAddr> = found
             .into_iter()
-            .filter(|address| any || is_public(address.ip()))
+            .filter(|address| !self.is_denied(address.ip()))
+            .filter(|address| any || is_strange(address.ip(), &local))
             .collect();
         may.truncate(MAX_ADDRESSES);
         if may.is_empty() {
@@ -94,12 +121,31 @@ impl Guard {
         Ok(may)
     }
 
+    fn is_denied(&self, ip: IpAddr) -> bool {
+        spellings(ip).any(|ip| self.deny.iter().any(|net| net.contains(ip)))
+    }
+
     async fn look_up(&self, host: String, port: u16) -> Result<Vec<SocketAddr>, End> {
         if let Ok(ip) = host.parse() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
         self.lookups.find(host, port).await
     }
+}
+
+/// Whether strangers may lead us there: anybody can reach it, and from here it is not nearer than
+/// from anywhere else.
+fn is_strange(ip: IpAddr, local: &LocalNetworks) -> bool {
+    is_public(ip) && !spellings(ip).any(|ip| local.contains(ip))
+}
+
+/// An address, and the IPv4 address that it stands for.
+fn spellings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let inner = match ip {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(ip) => inner_v4(ip),
+    };
+    [Some(ip), inner.map(IpAddr::V4)].into_iter().flatten()
 }
 
 /// True for addresses that anybody on the internet can reach.
@@ -282,7 +328,10 @@ mod tests {
 
     async fn resolved(url: &str, allow_private: bool, trusted: bool) -> Result<usize, End> {
         let target = Target::parse(url).unwrap();
-        let guard = Guard::new(allow_private);
+        let guard = Guard::new(Reach {
+            allow_private,
+            ..Reach::default()
+        });
         let found = guard.resolve(&target, trusted).await;
         found.map(|found| found.len())
     }
@@ -326,5 +375,123 @@ mod tests {
                 "{url}"
             );
         }
+    }
+
+    /// A machine with a public address of each kind, a router that is not on its network, and a
+    /// tunnel to everywhere.
+    fn neighbourhood() -> LocalNetworks {
+        let interface = |ip: &str, prefix| (ip.parse().unwrap(), prefix);
+        let interfaces = [
+            interface("9.9.9.9", 24),
+            interface("8.8.4.4", 32),
+            interface("2606:4700:1::5", 64),
+            interface("2606:4700:2::5", 128),
+            interface("2606:4700:3::5", 48),
+            interface("11.0.0.1", 0),
+            interface("::ffff:12.0.0.1", 120),
+        ];
+        let routers = ["7.7.7.7", "2606:4700:9::1"].map(|ip| ip.parse().unwrap());
+        LocalNetworks::new(interfaces, routers)
+    }
+
+    #[test]
+    fn what_is_beside_us_is_not_for_strangers_to_name() {
+        let local = neighbourhood();
+        for near in [
+            "9.9.9.9",
+            "9.9.9.200",
+            "8.8.4.4",
+            "7.7.7.7",
+            "11.0.0.1",
+            "12.0.0.200",
+            "2606:4700:1::5",
+            "2606:4700:1::ffff",
+            "2606:4700:2::1",
+            "2606:4700:3:ffff::1",
+            "2606:4700:9::1",
+            "::ffff:9.9.9.9",
+            "64:ff9b::9.9.9.9",
+            "2002:909:909::1",
+        ] {
+            let ip = near.parse().unwrap();
+            assert!(is_public(ip) && !is_strange(ip, &local), "{near}");
+        }
+        for far in [
+            "9.9.8.9",
+            "8.8.4.5",
+            "11.0.0.2",
+            "1.1.1.1",
+            "7.7.7.8",
+            "2606:4700:1:1::5",
+            "2606:4700:2:1::5",
+            "2606:4700:4::5",
+            "2606:4700:9::2",
+        ] {
+            assert!(is_strange(far.parse().unwrap(), &local), "{far}");
+        }
+    }
+
+    fn named(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        let ip = match host {
+            "git.example" | "other.example" => "1.2.3.4",
+            "beside.example" => "9.9.9.10",
+            _ => "1.1.1.1",
+        };
+        Ok(vec![SocketAddr::new(ip.parse().unwrap(), port)])
+    }
+
+    async fn guarded(reach: Reach, url: &str, trusted: bool) -> Result<usize, End> {
+        let guard = Guard::with(reach, LookUps::by(named), neighbourhood);
+        let found = guard.resolve(&Target::parse(url).unwrap(), trusted).await;
+        found.map(|found| found.len())
+    }
+
+    #[tokio::test]
+    async fn no_name_leads_a_stranger_to_ourselves_or_our_neighbours() {
+        let reach = || Reach {
+            own_host: Some("git.example".into()),
+            ..Reach::default()
+        };
+        for url in [
+            "https://git.example",
+            "http://other.example:8080",
+            "http://1.2.3.4:8080",
+            "http://[::ffff:1.2.3.4]:8080",
+            "wss://beside.example",
+        ] {
+            assert_eq!(guarded(reach(), url, false).await, Err(End::Blocked));
+            assert_eq!(guarded(reach(), url, true).await, Ok(1), "{url}");
+            let open = Reach {
+                allow_private: true,
+                ..reach()
+            };
+            assert_eq!(guarded(open, url, false).await, Ok(1), "{url}");
+        }
+        let far = "wss://relay.example";
+        assert_eq!(guarded(reach(), far, false).await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn a_denied_network_is_dialled_for_nobody() {
+        let deny = ["1.2.0.0/16", "10.0.0.0/8", "2a00::/16"];
+        let reach = |allow_private| Reach {
+            allow_private,
+            deny: deny.map(|net| ProxyNet::read(net).unwrap()).to_vec(),
+            own_host: None,
+        };
+        for url in [
+            "https://other.example",
+            "http://1.2.255.1",
+            "http://[::ffff:10.0.0.1]",
+            "http://[64:ff9b::1.2.3.4]",
+            "http://[2a00::1]",
+        ] {
+            for (allow_private, trusted) in [(false, false), (true, false), (true, true)] {
+                let found = guarded(reach(allow_private), url, trusted).await;
+                assert_eq!(found, Err(End::Blocked), "{url}");
+            }
+        }
+        let fine = "https://relay.example";
+        assert_eq!(guarded(reach(false), fine, false).await, Ok(1));
     }
 }

@@ -46,7 +46,7 @@ impl LookUps {
         Self::by(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
     }
 
-    fn by(
+    pub(super) fn by(
         resolver: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
         Self {

@@ -7,6 +7,7 @@ mod connection;
 pub mod dial;
 pub mod guard;
 pub mod http;
+mod local;
 mod lookup;
 pub mod nip11;
 mod oversize;
@@ -31,7 +32,7 @@ use tokio::time::timeout;
 use self::auth::Signer;
 use self::connection::Line;
 use self::dial::Dialer;
-use self::guard::{Guard, Target};
+use self::guard::{Guard, Reach, Target};
 use self::nip11::Document;
 use self::reconcile::Desk;
 use crate::driver::{self, Turn};
@@ -51,8 +52,7 @@ pub const BEAT: Duration = Duration::from_secs(10);
 /// How other relays are reached.
 #[derive(Clone)]
 pub struct Options {
-    /// Also relays on private networks that strangers name.
-    pub allow_private: bool,
+    pub reach: Reach,
     /// For the look-up of the name, and again from there to the open websocket.
     pub connect_timeout: Duration,
     /// So often it is said that a relay still speaks; every third time it is asked to (ping).
@@ -110,7 +110,7 @@ impl Remotes {
     ) -> std::io::Result<Self> {
         let (orders, queue) = mpsc::unbounded_channel();
         let shared = Shared {
-            guard: Guard::new(options.allow_private),
+            guard: Guard::new(options.reach),
             dialer: Dialer::new(options.connect_timeout).map_err(std::io::Error::other)?,
             connect_timeout: options.connect_timeout,
             beat: options.beat,

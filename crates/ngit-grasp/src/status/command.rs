@@ -9,6 +9,7 @@ use super::{PATIENCE, hunt};
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::inspect::span;
+use crate::owner;
 
 /// Two thousand relays at a kilobyte each, what the hunt tells, and then some.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
@@ -59,8 +60,9 @@ fn pass(config: &Config) -> Option<String> {
         return Some(token.reveal().to_owned());
     }
     let setting = config.relay_owner_nsec.as_ref().map(|key| key.reveal());
-    let identity = Identity::present(setting, &config.relay_data_path);
-    identity.map(|identity| identity.pass())
+    let data = &config.relay_data_path;
+    let identity = owner::as_owner(&[data], || Identity::present(setting, data));
+    identity.ok().flatten().map(|identity| identity.pass())
 }
 
 /// Another web server answers 404 as well.

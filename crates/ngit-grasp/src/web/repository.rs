@@ -9,6 +9,7 @@ use grasp_git::{CommitSummary, GitError, Objects, Ref, RefSet, Repo};
 use super::network::Look;
 use super::render;
 use super::words::{date, kind_words};
+use crate::hosting::budget::ReadBudget;
 use crate::hosting::conversation::{Completeness, Conversation};
 use crate::hosting::overview::Overview;
 use crate::inspect::span;
@@ -20,6 +21,10 @@ const MAX_SHOWN: usize = 100;
 const MAX_COMMITS: usize = 10;
 /// Held events, and links that its announcement gives.
 const MAX_HELD: usize = 10;
+/// Characters of a name or a subject, and of a description: 210 rows of two and a few links are
+/// 300 KiB at most, though each character be escaped.
+const MAX_NAME: usize = 200;
+const MAX_DESCRIPTION: usize = 2_000;
 const MAX_LINKS: usize = 5;
 /// The last second of the year 9999: an author's clock may be wrong.
 const LAST_SECOND: u64 = 253_402_300_799;
@@ -27,8 +32,8 @@ const LAST_SECOND: u64 = 253_402_300_799;
 #[derive(Template)]
 #[template(path = "repository.html")]
 struct Page<'a> {
-    name: &'a str,
-    description: &'a str,
+    name: String,
+    description: String,
     is_served: bool,
     clone_url: String,
     nostr_url: String,
@@ -40,6 +45,8 @@ struct Page<'a> {
     tags: Vec<Row>,
     more: usize,
     commits: Vec<Commit>,
+    /// Some commits were not read, because that would take too long.
+    cut: bool,
     issues: String,
     proposals: String,
     last_event: String,
@@ -88,10 +95,12 @@ pub struct Found<'a> {
     pub sync: Option<RepoSync>,
     /// Unix seconds.
     pub now: u64,
+    /// What may be read of commits.
+    pub objects: ReadBudget,
 }
 
 /// `http_url` is this server's, without a trailing slash, and `domain` its name.
-pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<String, GitError> {
+pub fn repository(mut found: Found<'_>, http_url: &str, domain: &str) -> Result<String, GitError> {
     let Found {
         id, overview, repo, ..
     } = found;
@@ -102,11 +111,14 @@ pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<Stri
     let web = announcement.map(|event| all_values(event, "web"));
     let talk = found.conversation;
     let (owner, name) = (id.owner.npub(), escaped(id.identifier.as_str()));
+    let budget = &mut found.objects;
+    let commits = commits(&refs, &objects, budget);
+    let branches = rows(&refs, &objects, budget, RefName::is_branch);
+    let tags = rows(&refs, &objects, budget, RefName::is_tag);
+    let shown_name = text("name").filter(|name| !name.is_empty());
     let page = Page {
-        name: text("name")
-            .filter(|name| !name.is_empty())
-            .unwrap_or(id.identifier.as_str()),
-        description: text("description").unwrap_or_default(),
+        name: shortened(shown_name.unwrap_or(id.identifier.as_str()), MAX_NAME),
+        description: shortened(text("description").unwrap_or_default(), MAX_DESCRIPTION),
         is_served: announcement.is_some(),
         clone_url: clone_url(http_url, id),
         nostr_url: format!("nostr://{owner}/{domain}/{name}"),
@@ -114,15 +126,16 @@ pub fn repository(found: Found<'_>, http_url: &str, domain: &str) -> Result<Stri
         web: web
             .into_iter()
             .flatten()
-            .filter(|url| is_link(url))
+            .filter(|url| is_link(url) && url.len() <= MAX_DESCRIPTION)
             .take(MAX_LINKS)
             .collect(),
         maintainers: overview.maintainers.iter().map(|key| key.npub()).collect(),
         head: refs.head.as_ref().map_or("", |head| short(head)),
-        branches: rows(&refs, &objects, RefName::is_branch),
-        tags: rows(&refs, &objects, RefName::is_tag),
+        branches,
+        tags,
         more: hidden(&refs),
-        commits: commits(&refs, &objects),
+        commits,
+        cut: found.objects.is_exceeded(),
         issues: counted(talk, |talk| talk.issues),
         proposals: counted(talk, |talk| talk.proposals),
         last_event: last_event(&found),
@@ -180,17 +193,21 @@ fn standing(sync: RepoSync) -> Standing {
     }
 }
 
-fn commits(refs: &RefSet, objects: &Objects) -> Vec<Commit> {
+/// What a commit counts for, beside its text: it is found, and its deltas are applied.
+const COMMIT_COST: usize = 4 * 1024;
+
+fn commits(refs: &RefSet, objects: &Objects, budget: &mut ReadBudget) -> Vec<Commit> {
     let head = refs.head.as_ref().and_then(|head| refs.refs.get(head));
-    let Some(tip) = head else {
+    let Some(tip) = head.filter(|_| budget.has_left()) else {
         return Vec::new();
     };
     // What cannot be read is not shown; the branch itself is.
     let log = objects.log(&tip.id, MAX_COMMITS).unwrap_or_default();
+    budget.spend(log.len() * COMMIT_COST);
     let commit = |(id, summary): (_, CommitSummary)| Commit {
         id: abbreviated(&id),
-        subject: summary.subject,
-        author: summary.author,
+        subject: shortened(&summary.subject, MAX_NAME),
+        author: shortened(&summary.author, MAX_NAME),
         date: date(u64::try_from(summary.time).unwrap_or(0).min(LAST_SECOND)),
     };
     log.into_iter().map(commit).collect()
@@ -227,21 +244,40 @@ fn is_link(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
-fn rows(refs: &RefSet, objects: &Objects, wanted: impl Fn(&RefName) -> bool) -> Vec<Row> {
+fn rows(
+    refs: &RefSet,
+    objects: &Objects,
+    budget: &mut ReadBudget,
+    wanted: impl Fn(&RefName) -> bool,
+) -> Vec<Row> {
     let wanted = refs.refs.iter().filter(|(name, _)| wanted(name));
     wanted
         .take(MAX_SHOWN)
-        .map(|(name, at)| row(name, at, objects))
+        .map(|(name, at)| row(name, at, objects, budget))
         .collect()
 }
 
-fn row(name: &RefName, at: &Ref, objects: &Objects) -> Row {
+/// Without its subject, if nothing more may be read.
+fn row(name: &RefName, at: &Ref, objects: &Objects, budget: &mut ReadBudget) -> Row {
     let commit = at.peeled.unwrap_or(at.id);
-    let summary = objects.commit_summary(&commit).ok().flatten();
+    let summary = match budget.has_left() {
+        true => objects.commit_summary(&commit).ok().flatten(),
+        false => None,
+    };
+    let subject = summary.map(|summary| summary.subject).unwrap_or_default();
+    budget.spend(COMMIT_COST + subject.len());
     Row {
-        name: short(name).to_owned(),
+        name: shortened(short(name), MAX_NAME),
         commit: abbreviated(&commit),
-        subject: summary.map(|summary| summary.subject).unwrap_or_default(),
+        subject: shortened(&subject, MAX_NAME),
+    }
+}
+
+/// The beginning of a text that may have any length.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 

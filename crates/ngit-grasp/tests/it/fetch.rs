@@ -13,6 +13,7 @@ use grasp_git::fetch::FetchLimits;
 use ngit_grasp::fetch::{Fetcher, Options, Tell, Word};
 use ngit_grasp::hosting::Repositories;
 use ngit_grasp::hosting::room::Rooms;
+use ngit_grasp::remote::guard::Reach;
 use tempfile::TempDir;
 use testkit::{Author, Project, WorkTree, now};
 use tokio::sync::mpsc;
@@ -38,7 +39,10 @@ impl Home {
         let (sender, words) = mpsc::unbounded_channel();
         let tell: Tell = Arc::new(move |_, word| drop(sender.send(word)));
         let options = Options {
-            allow_private: true,
+            reach: Reach {
+                allow_private: true,
+                ..Reach::default()
+            },
             trusted: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             limits: FetchLimits {

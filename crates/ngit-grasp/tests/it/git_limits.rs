@@ -11,7 +11,7 @@ use crate::hosted::{
     HalfPush, NULL, commands, directory, grasp_with, held, hosted, leftovers, next_state, path,
     post, remote_ref, served,
 };
-use crate::support::{Reply, eventually, get, metric, request};
+use crate::support::{Reply, accept, eventually, get, metric, refuse, request};
 
 fn assert_busy(reply: &Reply, who: &str) {
     assert_eq!(reply.status, 503, "{reply:?}");
@@ -296,13 +296,28 @@ async fn strangers_do_not_close_a_repository_to_its_owner() {
     assert_nothing_left(&server, &project).await;
 }
 
+/// Maintainers go on: their states wait for a disk with space.
 #[tokio::test]
-async fn a_disk_that_is_almost_full_takes_no_push() {
-    let server = grasp_with(&[("NGIT_MIN_FREE_BYTES", "1024TiB")]);
+async fn a_disk_that_is_almost_full_takes_no_push_and_no_events_of_strangers() {
+    let mut server = grasp_with(&[]);
     let (project, tree) = (Project::new(&Author::new(1), "late"), WorkTree::new());
+    hosted(&server, &project, &tree).await;
+    server.terminate();
+    server.set("NGIT_MIN_FREE_BYTES", "1024TiB");
+    server.restart();
+    server.wait_for_log("nearly full");
     let mut client = Client::connect(&server.ws_url()).await;
-    held(&mut client, &project.announcement(now() - 100)).await;
-    next_state(&mut client, &project, &tree, now() - 50).await;
+    let issue = |by: &Author| by.event(1621, now(), &[&["a", &project.address()]], "issue");
+    refuse(&mut client, &issue(&Author::new(2)), "error: the disk").await;
+    let stranger = Project::new(&Author::new(2), "new");
+    refuse(
+        &mut client,
+        &stranger.announcement(now()),
+        "error: the disk",
+    )
+    .await;
+    accept(&mut client, &issue(&project.owner)).await;
+    next_state(&mut client, &project, &tree, now()).await;
     let said = tree.try_git(&["push", &project.url(&server), "main"]);
     assert!(
         !said.ok && said.stderr.contains("disk is almost full"),

@@ -247,6 +247,15 @@ impl HalfPush {
         self.0.flush().expect("send a part");
     }
 
+    /// One byte, if the server still wants it.
+    pub fn drip(&mut self, byte: u8) {
+        let _ = self.0.write_all(&[byte]);
+    }
+
+    pub fn into_stream(self) -> TcpStream {
+        self.0
+    }
+
     pub fn end(mut self, rest: &[u8]) -> Reply {
         self.0.write_all(rest).expect("send the rest");
         read_reply(&mut self.0)

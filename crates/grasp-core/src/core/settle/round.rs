@@ -7,7 +7,7 @@ use super::super::{Failed, GitDone, GitTask};
 use crate::clock::Timestamp;
 use crate::event::Event;
 use crate::git::{ObjectId, ObjectKind, RefName};
-use crate::id::Pubkey;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::state::Targets;
 use crate::nip34::{Rank, RepoId};
 
@@ -19,6 +19,8 @@ pub struct Settle {
     /// Whoever may sign for one of them.
     pub authors: BTreeSet<Pubkey>,
     pub states: Vec<Candidate>,
+    /// Others wait, and have too many objects for this round.
+    pub left_out: bool,
     pub objects: Arc<[ObjectId]>,
     /// What the last commit stores, in its order.
     pub storing: Vec<Arc<Event>>,
@@ -49,12 +51,13 @@ pub type Work = (usize, RepoId, GitTask);
 
 #[derive(Debug)]
 pub struct Candidate {
-    pub event: Arc<Event>,
+    pub author: Pubkey,
     pub rank: Rank,
     pub targets: Arc<Targets>,
     /// Members that it speaks for.
     pub speaks_for: Vec<usize>,
-    pub held: bool,
+    /// The event, if it waits.
+    pub held: Option<Arc<Event>>,
 }
 
 impl Member {
@@ -79,6 +82,7 @@ impl Settle {
             repos: repos.into_iter().map(Member::new).collect(),
             authors,
             states,
+            left_out: false,
             objects: objects.into_iter().collect(),
             storing: Vec::new(),
             committed: Timestamp::default(),
@@ -87,6 +91,11 @@ impl Settle {
 
     pub fn has_member(&self, repo: &RepoId) -> bool {
         self.repos.iter().any(|member| member.repo == *repo)
+    }
+
+    /// Its last commit is under way and stores that event.
+    pub fn is_storing(&self, id: &EventId) -> bool {
+        self.step == Step::Committing && self.storing.iter().any(|event| event.id == *id)
     }
 
     /// Takes one answer; the repository that failed, if it did.

@@ -1,16 +1,20 @@
 //! How much git work at once: in all, per repository, per address. Whoever finds no place is told
-//! to come back.
+//! to come back. Which pushes come first is in `push_slots`.
 
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse;
+use grasp_core::push::Backing;
 use grasp_core::shares::{Exceeded, NetworkShares, ShareLimits};
 use grasp_core::{Network, RepoId};
 use prometheus::IntGauge;
 use rustc_hash::FxHashMap;
+
+use super::push_slots::PushSlots;
 
 const RETRY_AFTER_SECS: &str = "5";
 
@@ -37,6 +41,13 @@ impl Places {
         }
     }
 
+    fn shares(self) -> ShareLimits {
+        ShareLimits {
+            in_all: self.in_all as u64,
+            per_network: self.per_network as u64,
+        }
+    }
+
     pub fn times(self, factor: usize) -> Self {
         Self {
             in_all: self.in_all.saturating_mul(factor),
@@ -50,19 +61,62 @@ impl Places {
 struct Inside {
     shares: NetworkShares,
     repos: FxHashMap<RepoId, usize>,
+    /// Those of them that push.
+    pushes: PushSlots,
+}
+
+impl Inside {
+    fn is_full(&self, places: Places, repo: Option<&RepoId>) -> bool {
+        match repo {
+            Some(repo) => self.repos.get(repo).copied().unwrap_or(0) >= places.per_repo,
+            None => self.shares.total() >= places.in_all as u64,
+        }
+    }
+
+    fn take(
+        &mut self,
+        places: Places,
+        repo: &RepoId,
+        network: Option<Network>,
+    ) -> Result<(), Busy> {
+        if self.is_full(places, None) {
+            return Err(Busy::Server);
+        }
+        if self.is_full(places, Some(repo)) {
+            return Err(Busy::Repository);
+        }
+        let taken = self.shares.take(network, 1, places.shares());
+        taken.map_err(Busy::from)?;
+        *self.repos.entry(repo.clone()).or_default() += 1;
+        Ok(())
+    }
+
+    fn give_back(&mut self, repo: &RepoId, network: Option<Network>) {
+        self.shares.give_back(network, 1);
+        leave(&mut self.repos, repo);
+    }
+
+    /// Takes a push's slot away at once; what it still does, it does without one.
+    fn evict(&mut self, push: u64) {
+        if let Some((repo, network)) = self.pushes.evict(push) {
+            self.give_back(&repo, network);
+        }
+    }
 }
 
 /// One place, given back when the last of its clones is dropped: whoever asked may be gone while a
 /// thread still works for it.
 #[derive(Clone)]
 pub struct Turn {
-    _place: Arc<Place>,
+    place: Arc<Place>,
 }
 
 struct Place {
     turnstile: Arc<Turnstile>,
     repo: RepoId,
     network: Option<Network>,
+    /// Its number among the pushes.
+    push: Option<u64>,
 }
 
 /// What is full.
@@ -95,48 +149,106 @@ impl Turnstile {
         self.enter_within(self.places.but_a_quarter(), repo, network)
     }
 
+    /// For a push whose commands are to be read. Where there is no room, another one that is no
+    /// further may have to make way.
+    pub fn enter_push(
+        self: &Arc<Self>,
+        repo: &RepoId,
+        network: Option<Network>,
+    ) -> Result<Turn, Busy> {
+        let now = Instant::now();
+        let mut inside = self.inside();
+        let share = inside.shares.check(network, 1, self.places.shares());
+        if share == Err(Exceeded::Network) {
+            return Err(Busy::Address);
+        }
+        // One for the repository, one for the server.
+        for _ in 0..2 {
+            let is_full = |repo: Option<&RepoId>| inside.is_full(self.places, repo);
+            let pushes = &inside.pushes;
+            match pushes.makes_way(self.places, repo, network, is_full, now)? {
+                Some(push) => inside.evict(push),
+                None => break,
+            }
+        }
+        inside.take(self.places, repo, network)?;
+        let push = inside.pushes.insert(repo.clone(), network, now);
+        drop(inside);
+        Ok(self.turn(repo, network, Some(push)))
+    }
+
     fn enter_within(
         self: &Arc<Self>,
         places: Places,
         repo: &RepoId,
         network: Option<Network>,
     ) -> Result<Turn, Busy> {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        if inside.shares.total() >= places.in_all as u64 {
-            return Err(Busy::Server);
-        }
-        let of_repo = inside.repos.get(repo).copied().unwrap_or(0);
-        if of_repo >= places.per_repo {
-            return Err(Busy::Repository);
-        }
-        let limits = ShareLimits {
-            in_all: places.in_all as u64,
-            per_network: places.per_network as u64,
-        };
-        let taken = inside.shares.take(network, 1, limits);
-        taken.map_err(|exceeded| match exceeded {
-            Exceeded::InAll => Busy::Server,
-            Exceeded::Network => Busy::Address,
-        })?;
-        *inside.repos.entry(repo.clone()).or_default() += 1;
+        self.inside().take(places, repo, network)?;
+        Ok(self.turn(repo, network, None))
+    }
+
+    fn turn(self: &Arc<Self>, repo: &RepoId, network: Option<Network>, push: Option<u64>) -> Turn {
         self.running.inc();
         let place = Place {
             turnstile: Arc::clone(self),
             repo: repo.clone(),
             network,
+            push,
         };
-        Ok(Turn {
-            _place: Arc::new(place),
-        })
+        Turn {
+            place: Arc::new(place),
+        }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// The commands of this push are judged. Whoever holds more of its class may have to make way.
+    pub fn judged(&self, backing: Backing) -> Result<(), Busy> {
+        let Some(push) = self.place.push else {
+            return Ok(());
+        };
+        let turnstile = &self.place.turnstile;
+        let mut inside = turnstile.inside();
+        if let Some(push) = inside.pushes.judge(push, backing, turnstile.places)? {
+            inside.evict(push);
+        }
+        Ok(())
+    }
+
+    /// What this push was waited for has come: its commands, or its pack. Nobody takes its slot
+    /// away while it waits for us.
+    pub fn received(&self) {
+        if let Some(push) = self.place.push {
+            self.place.turnstile.inside().pushes.received(push);
+        }
+    }
+
+    /// Ends when the slot of this push is taken away.
+    pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
+        let inside = self.place.turnstile.inside();
+        let push = self.place.push.map(|push| inside.pushes.evicted(push));
+        async move {
+            match push {
+                Some(Some(evicted)) => evicted.notified().await,
+                // It has been taken away already.
+                Some(None) => {}
+                None => std::future::pending().await,
+            }
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let inside = &self.turnstile.inside;
-        let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.shares.give_back(self.network, 1);
-        leave(&mut inside.repos, &self.repo);
+        let mut inside = self.turnstile.inside();
+        let holds = self.push.is_none_or(|push| inside.pushes.remove(push));
+        if holds {
+            inside.give_back(&self.repo, self.network);
+        }
         self.turnstile.running.dec();
     }
 }
@@ -150,14 +262,34 @@ fn leave<K: Hash + Eq>(counts: &mut FxHashMap<K, usize>, key: &K) {
     }
 }
 
-impl IntoResponse for Busy {
-    fn into_response(self) -> Response<Body> {
+impl From<Exceeded> for Busy {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::InAll => Busy::Server,
+            Exceeded::Network => Busy::Address,
+        }
+    }
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self {
             Busy::Server => "this server",
             Busy::Repository => "this repository",
             Busy::Address => "your address",
         };
-        let text = format!("too much git work for {what} at once, try again in a moment\n");
+        write!(
+            f,
+            "too much git work for {what} at once, try again in a moment"
+        )
+    }
+}
+
+impl std::error::Error for Busy {}
+
+impl IntoResponse for Busy {
+    fn into_response(self) -> Response<Body> {
+        let text = format!("{self}\n");
         let retry = [(header::RETRY_AFTER, RETRY_AFTER_SECS)];
         (StatusCode::SERVICE_UNAVAILABLE, retry, text).into_response()
     }
@@ -207,5 +339,99 @@ mod tests {
         fetches.extend((0..2).map(|_| fetch(2).ok().unwrap()));
         assert_eq!(fetch(3).err(), Some(Busy::Server));
         assert!(turnstile.enter(&repo(3), None).is_ok());
+    }
+
+    const PLACES: Places = Places {
+        in_all: 64,
+        per_repo: 32,
+        per_network: 16,
+    };
+
+    fn turnstile() -> Arc<Turnstile> {
+        Turnstile::new(PLACES, IntGauge::new("g", "g").unwrap())
+    }
+
+    fn repo(n: u8) -> RepoId {
+        RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap())
+    }
+
+    fn network(n: u8) -> Option<Network> {
+        Some(Network::of([203, 0, 113, n].into()))
+    }
+
+    /// Every stranger begins as many pushes as he may, and they get as far as they may.
+    fn drips(turnstile: &Arc<Turnstile>, addresses: u8, backing: Option<Backing>) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        for n in 0..addresses {
+            for _ in 0..16 {
+                let Ok(turn) = turnstile.enter_push(&repo(1), network(n)) else {
+                    continue;
+                };
+                if backing.is_none_or(|backing| turn.judged(backing).is_ok()) {
+                    turns.push(turn);
+                }
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn strangers_pushes_leave_half_of_a_repository_to_its_maintainers() {
+        for backing in [None, Some(Backing::None), Some(Backing::PullRequests)] {
+            let turnstile = turnstile();
+            let drips = drips(&turnstile, 8, backing);
+            let mut pushes = Vec::new();
+            for n in 100..108 {
+                let push = turnstile.enter_push(&repo(1), network(n)).unwrap();
+                assert_eq!(push.judged(Backing::State), Ok(()), "{backing:?}");
+                pushes.push(push);
+            }
+            // And to readers what they had.
+            for n in 100..108 {
+                pushes.push(turnstile.enter_behind(&repo(2), network(n)).unwrap());
+            }
+            assert!(drips.len() >= 4, "{backing:?}");
+        }
+    }
+
+    #[test]
+    fn unsigned_pushes_have_an_eighth_and_those_of_pull_requests_a_quarter() {
+        for (backing, in_repo, of_one) in [(Backing::None, 4, 2), (Backing::PullRequests, 8, 4)] {
+            let turnstile = turnstile();
+            let one = drips(&turnstile, 1, Some(backing));
+            assert_eq!(one.len(), of_one, "{backing:?}");
+            let all = drips(&turnstile, 20, Some(backing));
+            let inside = turnstile.inside();
+            assert_eq!(inside.shares.total(), in_repo, "{} were begun", all.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_holds_most_makes_way_and_hears_of_it() {
+        let turnstile = turnstile();
+        let first = drips(&turnstile, 2, Some(Backing::PullRequests));
+        assert_eq!(first.len(), 8);
+        let newcomer = turnstile.enter_push(&repo(1), network(9)).unwrap();
+        assert_eq!(newcomer.judged(Backing::PullRequests), Ok(()));
+        let evicted = first.iter().map(|turn| Box::pin(turn.evicted()));
+        futures_util::future::select_all(evicted).await;
+        // Those who have everything here stay, and of equals nobody goes.
+        for turn in &first {
+            turn.received();
+        }
+        let next = turnstile.enter_push(&repo(1), network(10)).unwrap();
+        assert_eq!(next.judged(Backing::PullRequests), Err(Busy::Repository));
+        assert_eq!(turnstile.inside().shares.total(), 9);
+        drop((first, newcomer, next));
+        assert_eq!(turnstile.inside().shares.total(), 0);
+        assert!(turnstile.inside().repos.is_empty());
+    }
+
+    #[test]
+    fn one_network_does_not_close_a_repository_with_what_a_maintainer_signed() {
+        let turnstile = turnstile();
+        let drips = drips(&turnstile, 2, Some(Backing::State));
+        assert_eq!(drips.len(), 8);
+        assert!(turnstile.enter_push(&repo(1), network(9)).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use grasp_git::{GitError, LsRefs, Protocol, Repo, ServeLimits, Served, upload_pack};
+use grasp_git::{GitError, LsRefs, Protocol, Repo, ServeLimits, Served, pktline, upload_pack};
 use tokio::io::AsyncReadExt as _;
 
 use super::body::{self, Reader, UnknownEncoding};
@@ -32,7 +32,7 @@ impl GitSite {
     ) -> Response<Body> {
         let protocol = protocol(request.headers());
         let (parts, body) = request.into_parts();
-        let body = body::reader(&parts.headers, body, MAX_REQUEST, self.limits.idle);
+        let body = body::reader(&parts.headers, body, MAX_REQUEST, self.limits.patience);
         let mut body = match body {
             Ok(body) => body,
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
@@ -49,7 +49,7 @@ impl GitSite {
         };
         let limits = ServeLimits {
             deadline: self.limits.timeout,
-            idle: self.limits.idle,
+            idle: self.limits.patience.idle,
             ..ServeLimits::default()
         };
         let request = std::io::Cursor::new(beginning).chain(body);
@@ -59,6 +59,7 @@ impl GitSite {
                     served,
                     metrics: Arc::clone(&self.metrics),
                     started: Instant::now(),
+                    began: false,
                     ended: false,
                     _turn: turn,
                 };
@@ -111,6 +112,8 @@ struct Sending {
     served: Served,
     metrics: Arc<Metrics>,
     started: Instant,
+    /// Something of it is sent.
+    began: bool,
     ended: bool,
     _turn: Turn,
 }
@@ -130,6 +133,7 @@ impl Sending {
         }
         match self.served.chunk().await {
             Ok(Some(chunk)) => {
+                self.began = true;
                 self.metrics.git_bytes_out.inc_by(chunk.len() as u64);
                 Some(Ok(chunk))
             }
@@ -142,6 +146,17 @@ impl Sending {
                 tracing::debug!(%error, "a fetch was refused");
                 self.end("refused");
                 None
+            }
+            Err(GitError::Body(error)) => {
+                tracing::debug!(%error, "the request of a fetch did not come");
+                self.end("malformed");
+                let mut line = BytesMut::new();
+                pktline::put_text(
+                    &mut line,
+                    &format!("ERR the request ended early: {error}\n"),
+                );
+                let told = !self.began;
+                told.then(|| Ok(line.freeze())).or(Some(Err(error)))
             }
             Err(error) => {
                 tracing::warn!(%error, "a fetch failed");

@@ -5,6 +5,7 @@ mod body;
 mod busy;
 mod fetch;
 mod push;
+mod push_slots;
 mod route;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use axum::response::IntoResponse;
 use grasp_core::{Network, RepoId};
 use grasp_git::{GitError, Protocol, Repo, Service, advertise};
 
+use self::body::Patience;
 use self::busy::{Busy, Places, Turn, Turnstile};
 pub use self::route::{Endpoint, Route};
 use crate::config::Config;
@@ -50,7 +52,7 @@ pub struct GitSite {
 pub struct GitLimits {
     pub push_bytes: u64,
     pub timeout: Duration,
-    pub idle: Duration,
+    pub patience: Patience,
 }
 
 /// Where a request comes from, as far as it is counted.
@@ -83,7 +85,11 @@ impl GitSite {
             limits: GitLimits {
                 push_bytes: config.max_push_bytes.as_u64(),
                 timeout: config.git_timeout,
-                idle: config.git_idle,
+                patience: Patience {
+                    idle: config.git_idle,
+                    grace: config.git_slow_grace,
+                    bytes_per_second: config.git_min_pace.as_u64(),
+                },
             },
         }
     }
@@ -109,7 +115,7 @@ impl GitSite {
         let turn = match self.enter(&route, client, is_post) {
             Ok(turn) => turn,
             Err(busy) => {
-                body::discard(request.into_body(), self.limits.idle).await;
+                body::discard(request.into_body(), self.limits.patience).await;
                 return busy.into_response();
             }
         };
@@ -143,7 +149,7 @@ impl GitSite {
     fn enter(&self, route: &Route, client: Client, is_post: bool) -> Result<Turn, Busy> {
         match route.endpoint {
             Endpoint::UploadPack if is_post => self.work.enter_behind(&route.repo, client.network),
-            Endpoint::ReceivePack if is_post => self.work.enter(&route.repo, client.network),
+            Endpoint::ReceivePack if is_post => self.work.enter_push(&route.repo, client.network),
             _ => self.look(&route.repo, client),
         }
     }
@@ -154,8 +160,17 @@ impl GitSite {
     }
 
     async fn open(&self, id: &RepoId, turn: &Turn) -> Result<Repo, Response<Body>> {
-        let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
-        let opened = off_the_loop(turn, move || repositories.open(&repo)).await;
+        let open = || {
+            let (repositories, repo) = (Arc::clone(&self.repositories), id.clone());
+            off_the_loop(turn, move || repositories.open(&repo))
+        };
+        let mut opened = open().await;
+        // Its announcement may be answered already.
+        if matches!(&opened, Err(error) if error.is_not_found())
+            && self.repositories.wait_until_made(id).await
+        {
+            opened = open().await;
+        }
         opened.map_err(|error| match error.is_not_found() {
             true => {
                 let text = format!("there is no repository {id} here\n");

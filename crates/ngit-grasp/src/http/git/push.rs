@@ -19,8 +19,8 @@ use grasp_git::{
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot};
 
-use super::body::{self, Reader, UnknownEncoding};
-use super::busy::Turn;
+use super::body::{self, Reader, TooSlow, UnknownEncoding};
+use super::busy::{Busy, Turn};
 use super::{GitSite, MAX_REQUEST, git_response, off_the_loop};
 use crate::crash;
 use crate::driver::{self, Awaited, PushReply, PushRequest};
@@ -28,8 +28,12 @@ use crate::hosting::heads_and_tags;
 use crate::hosting::room::{Full, Room};
 
 const RESULT: &str = "application/x-git-receive-pack-result";
-/// For the list of commands, however slowly it comes.
+/// For the list of commands, however slowly it comes: 20,000 of them are 4 MiB.
 const HEAD: Duration = Duration::from_secs(60);
+/// For so much of it, which is all of it for most: nobody has judged yet whether the push is worth
+/// its slot.
+const SHORT_HEAD: Duration = Duration::from_secs(10);
+const SHORT_HEAD_BYTES: usize = 64 * 1024;
 /// While the objects are checked, so that nothing on the way takes the silence for death.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Refs and store take milliseconds; a disk in trouble takes longer.
@@ -46,14 +50,20 @@ impl GitSite {
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let most = MAX_REQUEST.saturating_add(self.limits.push_bytes);
-        let mut body = match body::reader(&parts.headers, body, most, self.limits.idle) {
+        let mut body = match body::reader(&parts.headers, body, most, self.limits.patience) {
             Ok(body) => body,
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
         };
-        let head = tokio::time::timeout(HEAD, read_head(&mut body)).await;
-        let late = |_| Err(HeadError::Lost(io::ErrorKind::TimedOut.into()));
-        let head = match head.unwrap_or_else(late) {
+        let head = tokio::select! {
+            head = read_head(&mut body) => head,
+            () = turn.evicted() => Err(HeadError::Evicted),
+        };
+        let head = match head {
             Ok(head) => head,
+            Err(HeadError::Evicted) => {
+                self.metrics.push("busy");
+                return Busy::Address.into_response();
+            }
             Err(HeadError::Refused(refusal)) => {
                 self.metrics.push("malformed");
                 drop(turn);
@@ -65,7 +75,9 @@ impl GitSite {
                 return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
             }
         };
+        turn.received();
         if head.commands.is_empty() {
+            drop(turn);
             return asked_only(&head, &mut body).await;
         }
         let pushing = Pushing {
@@ -98,21 +110,39 @@ enum NotTaken {
     Git(#[from] GitError),
     #[error(transparent)]
     Full(#[from] Full),
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
+
+/// Why the bytes of a push are not waited for any more.
+#[derive(Debug, thiserror::Error)]
+#[error("others with fewer pushes under way came first, try again in a moment")]
+struct Evicted;
 
 enum HeadError {
     Refused(grasp_git::Refusal),
     Lost(io::Error),
+    /// Others hold fewer slots.
+    Evicted,
 }
 
 async fn read_head(body: &mut Reader) -> Result<PushHead, HeadError> {
+    let started = tokio::time::Instant::now();
     let mut reader = CommandReader::new(CommandLimits::default());
     let mut chunk = vec![0; 16 * 1024];
+    let mut whole = 0;
     loop {
-        let read = body.read(&mut chunk).await.map_err(HeadError::Lost)?;
+        let after = match whole < SHORT_HEAD_BYTES {
+            true => SHORT_HEAD,
+            false => HEAD,
+        };
+        let read = tokio::time::timeout_at(started + after, body.read(&mut chunk)).await;
+        let late = |_| Err(io::ErrorKind::TimedOut.into());
+        let read = read.unwrap_or_else(late).map_err(HeadError::Lost)?;
         if read == 0 {
             return Err(HeadError::Refused(reader.end()));
         }
+        whole += read;
         let bytes = chunk.get(..read).unwrap_or_default();
         if let Some(head) = reader.feed(bytes).map_err(HeadError::Refused)? {
             return Ok(head);
@@ -196,7 +226,10 @@ impl Pushing {
             Decision::Take(plan) => plan.wants_objects().then(|| plan.backing()),
         };
         let taken = match wanted {
-            Some(backing) => self.take_objects(backing).await,
+            Some(backing) => match self.turn.judged(backing) {
+                Ok(()) => self.take_objects(backing).await,
+                Err(busy) => Err(busy.into()),
+            },
             None => Ok(()),
         };
         awaited.taken(taken.map_err(|error| self.explain(&error)));
@@ -228,12 +261,17 @@ impl Pushing {
         let limits = PackLimits {
             max_bytes: self.site.limits.push_bytes.min(room.left()),
             deadline: self.site.limits.timeout,
+            niceness: niceness(backing),
             ..PackLimits::default()
         };
         let repo = self.repo.clone();
         let mut quarantine = off_the_loop(&self.turn, move || Quarantine::begin(&repo)).await?;
+        let evicted = self.turn.evicted();
         let fill = self.fill(&mut quarantine, &room, &limits);
-        let filled = in_time(limits.deadline, fill).await;
+        let filled = tokio::select! {
+            filled = in_time(limits.deadline, fill) => filled,
+            () = evicted => Err(GitError::Body(io::Error::other(Evicted))),
+        };
         let no_room = match &filled {
             Err(error)
                 if error.is_too_large() && limits.max_bytes < self.site.limits.push_bytes =>
@@ -275,6 +313,7 @@ impl Pushing {
             let received = quarantine.receive_pack(pack, limits).await?;
             self.site.metrics.git_bytes_in.inc_by(received.bytes);
         }
+        self.turn.received();
         quarantine.check_connected(&tips, limits.deadline).await
     }
 
@@ -294,11 +333,18 @@ impl Pushing {
                 self.failed(error);
                 Full::Disk.to_string()
             }
+            NotTaken::Git(GitError::Body(error)) if TooSlow::is_cause_of(error) => {
+                format!("the push was {error}")
+            }
+            NotTaken::Git(GitError::Body(error)) if is_evicted(error) => error.to_string(),
             NotTaken::Git(error) if !error.is_client_fault() => {
                 self.failed(error);
                 "the server could not take them, try again later".to_owned()
             }
-            _ => why.to_string(),
+            _ => {
+                tracing::info!(repo = %self.id, %why, "what was pushed is refused");
+                why.to_string()
+            }
         }
     }
 
@@ -321,6 +367,18 @@ impl Pushing {
             messages: refused.as_deref().into_iter().collect(),
         };
         report.encode(&self.head.capabilities)
+    }
+}
+
+fn is_evicted(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Evicted>())
+}
+
+/// What nobody has signed for makes way where processors are scarce.
+fn niceness(backing: Backing) -> i32 {
+    match backing {
+        Backing::None => 10,
+        Backing::PullRequests | Backing::State => 0,
     }
 }
 

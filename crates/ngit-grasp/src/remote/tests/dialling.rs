@@ -4,6 +4,7 @@ use grasp_core::sync::io::{Description, End, FromRelay, ToRelay};
 
 use super::stage::{INSTANCE, Stage, options};
 use crate::remote::Options;
+use crate::remote::guard::Reach;
 
 fn document(body: &str) -> String {
     let length = body.len();
@@ -49,7 +50,7 @@ fn a_dial_that_fails_says_why() {
 #[test]
 fn strangers_lead_us_to_no_private_address_but_the_operator_may() {
     let stage = Stage::with(Options {
-        allow_private: false,
+        reach: Reach::default(),
         ..options()
     });
     stage.dial_here();

@@ -23,6 +23,7 @@ use crate::identity::Identity;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::remote::auth::Signer;
+use crate::remote::guard::Reach;
 use crate::remote::{Options, Remotes};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +42,10 @@ pub struct Stage {
 pub fn options() -> Options {
     let owner = Identity::present(Some(&"07".repeat(32)), Path::new("nowhere")).unwrap();
     Options {
-        allow_private: true,
+        reach: Reach {
+            allow_private: true,
+            ..Reach::default()
+        },
         connect_timeout: PATIENCE,
         beat: PATIENCE,
         signer: Signer::new(AuthKey::Service, &owner),

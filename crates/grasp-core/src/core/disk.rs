@@ -1,0 +1,98 @@
+//! What an event may take of the disk: nothing from strangers when little is left, and a day's share
+//! of what other relays bring.
+
+use super::Core;
+use super::syncing::repository_named_by;
+use crate::admit::{Origin, Refusal};
+use crate::byte_quota::ByteQuota;
+use crate::clock::Mono;
+use crate::event::{Event, Kind};
+use crate::id::Pubkey;
+use crate::limits::SyncLimits;
+use crate::nip34::{Identifier, RepoId, Target, targets};
+use crate::registry::Standing;
+use crate::ticket::RelayNo;
+
+/// Relays, repositories and keys whose bytes are counted: 100,000 x 3 x about 100 bytes = 30 MB.
+const MAX_COUNTED: usize = 100_000;
+/// Repositories that an event names and that are looked at for one of its author's.
+const MAX_NAMED: usize = 8;
+
+/// Bytes that came by sync and were stored or held.
+#[derive(Debug)]
+pub struct SyncedBytes {
+    relays: ByteQuota<RelayNo>,
+    repositories: ByteQuota<RepoId>,
+    keys: ByteQuota<Pubkey>,
+}
+
+impl SyncedBytes {
+    pub fn new(limits: &SyncLimits) -> Self {
+        Self {
+            relays: ByteQuota::new(limits.relay_bytes_per_day, MAX_COUNTED),
+            repositories: ByteQuota::new(limits.repository_bytes_per_day, MAX_COUNTED),
+            keys: ByteQuota::new(limits.key_bytes_per_day, MAX_COUNTED),
+        }
+    }
+
+    /// Spends an event's bytes, or nothing.
+    fn spend(&mut self, event: &Event, relay: RelayNo, now: Mono) -> bool {
+        let repo = own_repository(event).or_else(|| repository_named_by(event));
+        let bytes = event.json().len();
+        let of_repo = |repo: &RepoId| self.repositories.allows(repo, bytes, now);
+        let allowed = self.relays.allows(&relay, bytes, now)
+            && self.keys.allows(&event.pubkey, bytes, now)
+            && repo.as_ref().is_none_or(of_repo);
+        if allowed {
+            self.relays.spend(relay, bytes, now);
+            self.keys.spend(event.pubkey, bytes, now);
+            if let Some(repo) = repo {
+                self.repositories.spend(repo, bytes, now);
+            }
+        }
+        allowed
+    }
+}
+
+/// What an announcement or a state is about.
+fn own_repository(event: &Event) -> Option<RepoId> {
+    let is_own = matches!(event.kind, Kind::ANNOUNCEMENT | Kind::STATE);
+    let identifier = event.tag("d").filter(|_| is_own)?;
+    let identifier = Identifier::parse(identifier).ok()?;
+    Some(RepoId::new(event.pubkey, identifier))
+}
+
+impl Core {
+    /// An event that would be stored or held: whether the disk is there for it.
+    pub(super) fn spend_disk(&mut self, event: &Event, origin: &Origin) -> Result<(), Refusal> {
+        if self.disk_low && !self.may_use_the_rest(event) {
+            return Err(Refusal::DiskFull);
+        }
+        match origin {
+            Origin::Sync(delivery) => {
+                let spent = self
+                    .synced_bytes
+                    .spend(event, delivery.relay, self.now.mono);
+                spent.then_some(()).ok_or(Refusal::SyncQuota)
+            }
+            Origin::Client { .. } | Origin::Import => Ok(()),
+        }
+    }
+
+    /// Deletions make room; and who maintains what is served here goes on working.
+    fn may_use_the_rest(&self, event: &Event) -> bool {
+        if matches!(event.kind, Kind::DELETION | Kind::VANISH) || event.kind.is_ephemeral() {
+            return true;
+        }
+        let named = targets(event).filter_map(|target| match target {
+            Target::Address(address) => RepoId::of_address(&address),
+            Target::Event(_) => None,
+        });
+        let own = own_repository(event).into_iter();
+        own.chain(named.take(MAX_NAMED)).any(|repo| {
+            let maintained = self.registry.maintained_by(&event.pubkey, &repo.identifier);
+            let mut maintained = maintained.iter();
+            maintained.any(|repo| self.registry.hosting(repo) == Some(Standing::Served))
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The disk of a scene, seen through somebody who counts the events that are read whole. A large one
+//! takes a millisecond to parse: what the core decides on its one thread must not rest on many.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use grasp_core::event::Address;
+use grasp_core::facts::{Applied, PullRequestRow, RootRow};
+use grasp_core::nip34::Rank;
+use grasp_core::{Event, EventId, Facts, Kind, RepoId, StoreOutcome};
+use grasp_sim::disk::Disk;
+
+/// Events that were read whole for one input, and the most that any input took.
+#[derive(Debug, Default)]
+pub struct Reads {
+    now: Cell<usize>,
+    most: Cell<usize>,
+}
+
+impl Reads {
+    pub fn of_one_input<'a>(&'a self, disk: &'a Disk) -> Counted<'a> {
+        self.now.set(0);
+        Counted { disk, reads: self }
+    }
+
+    /// The most since this was asked last.
+    pub fn take_most(&self) -> usize {
+        self.most.take()
+    }
+
+    fn count(&self, events: usize) {
+        self.now.set(self.now.get() + events);
+        self.most.set(self.most.get().max(self.now.get()));
+    }
+}
+
+pub struct Counted<'a> {
+    disk: &'a Disk,
+    reads: &'a Reads,
+}
+
+impl Facts for Counted<'_> {
+    fn kind_of(&self, id: &EventId) -> Option<Kind> {
+        self.disk.kind_of(id)
+    }
+
+    fn event(&self, id: &EventId) -> Option<Arc<Event>> {
+        self.reads.count(1);
+        self.disk.event(id)
+    }
+
+    fn newest(&self, address: &Address) -> Option<Arc<Event>> {
+        self.reads.count(1);
+        self.disk.newest(address)
+    }
+
+    fn applied(&self, repo: &RepoId) -> Option<Applied> {
+        self.disk.applied(repo)
+    }
+
+    fn rank_at(&self, address: &Address) -> Option<Rank> {
+        self.disk.rank_at(address)
+    }
+
+    fn pull_request(&self, id: &EventId) -> Option<PullRequestRow> {
+        self.disk.pull_request(id)
+    }
+
+    fn roots(&self, repo: &RepoId, kinds: &[Kind]) -> Vec<RootRow> {
+        self.disk.roots(repo, kinds)
+    }
+
+    fn updates(&self, pull_request: &EventId) -> Vec<RootRow> {
+        self.disk.updates(pull_request)
+    }
+
+    fn is_named(&self, event: &Event) -> bool {
+        self.disk.is_named(event)
+    }
+
+    fn foresee(&self, event: &Event) -> Option<StoreOutcome> {
+        self.disk.foresee(event)
+    }
+}

@@ -1,0 +1,69 @@
+//! What an event may take of the disk.
+
+use std::sync::Arc;
+
+use grasp_core::admit::Refusal;
+use grasp_core::{Answer, Event, Input, Kind, Limits, Pubkey, SyncLimits, nip34};
+use grasp_sim::forge::{self, commit};
+
+use crate::scene::{CAROL, MAIN, MALLORY, Scene, announce, served, state, tool};
+use crate::stage::{ALICE, BOB};
+
+const FULL: Answer = Answer::Refused(Refusal::DiskFull);
+
+fn issue(scene: &Scene, by: Pubkey, text: &str) -> Arc<Event> {
+    let tags = vec![
+        forge::tag(&["a", &forge::address(Kind::ANNOUNCEMENT, &tool(ALICE))]),
+        forge::tag(&["subject", text]),
+    ];
+    forge::event(by, nip34::ISSUE, scene.unix(), tags)
+}
+
+#[test]
+fn on_a_full_disk_only_maintainers_and_deletions_are_written() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let written = issue(&scene, CAROL, "before");
+    assert_eq!(scene.publish(&written), Answer::Accepted);
+    scene.feed(Input::DiskLow(true));
+    let by_stranger = issue(&scene, CAROL, "after");
+    assert_eq!(scene.publish(&by_stranger), FULL);
+    let announcement = announce(&scene, BOB, &[]);
+    assert_eq!(scene.publish(&announcement), FULL);
+    let by_owner = issue(&scene, ALICE, "mine");
+    assert_eq!(scene.publish(&by_owner), Answer::Accepted);
+    let next = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    assert_eq!(scene.publish(&next), Answer::Held);
+    let deletion = forge::deletion(CAROL, scene.unix(), "e", &written.id.to_string());
+    assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    scene.feed(Input::DiskLow(false));
+    assert_eq!(scene.publish(&by_stranger), Answer::Accepted);
+}
+
+#[test]
+fn what_sync_brings_in_a_day_is_bounded_for_a_key_and_for_a_repository() {
+    let sync = SyncLimits {
+        key_bytes_per_day: 10_000,
+        repository_bytes_per_day: 20_000,
+        ..SyncLimits::default()
+    };
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        sync,
+        ..Limits::default()
+    }));
+    served(&mut scene, ALICE, &[]);
+    let mut flood = |by| -> Vec<bool> {
+        let text = |n: usize| format!("{n} {}", "x".repeat(2_000));
+        let mut brought = |n| {
+            let event = issue(&scene, by, &text(n));
+            scene.sync(&event) == Answer::Accepted
+        };
+        (0..5).map(&mut brought).collect()
+    };
+    // Three kilobytes and more for each: three of a key, six of a repository.
+    assert_eq!(flood(MALLORY), [true, true, false, false, false]);
+    assert_eq!(flood(CAROL), [true, true, false, false, false]);
+    assert_eq!(flood(BOB).iter().filter(|taken| **taken).count(), 1);
+    let own = issue(&scene, MALLORY, "by a client");
+    assert_eq!(scene.publish(&own), Answer::Accepted);
+}
