@@ -148,9 +148,10 @@ impl Limits {
             ),
             row(
                 "events that wait for git data",
-                [Events(self.held_of_all()), None],
+                [Events(self.held_of_all()), Events(self.held_of_network())],
                 Events(self.held_of_one()),
-                "nobody; a quarter is for maintainers of served repositories",
+                "the network or relay with most; a quarter is for maintainers of served \
+                 repositories",
             ),
             row(
                 "tips of pull requests that were pushed before their event",
