@@ -1,9 +1,10 @@
 //! The only caller of the core. One thread owns it, feeds it what happened with the time, and
 //! hands every effect to [`Performer`].
 
+use std::iter;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use grasp_core::git::Refs;
@@ -24,6 +25,8 @@ use crate::status::{RepoSync, Report};
 
 /// Inputs handled between two hand-overs to the writer.
 const TURN: usize = 1_024;
+/// And for how long, however much waits: what is decided goes out before others' work is begun.
+const TURN_BUDGET: Duration = Duration::from_millis(5);
 /// Between two looks at what is held, for the metrics; each walks through all of it.
 const SHOW_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -265,14 +268,17 @@ impl Driver {
 
     fn run(mut self) {
         while !(self.stopping && self.core.under_way() == 0) {
-            match self.wait() {
-                Ok(first) => self.turn(first),
+            let heard = self.wait();
+            let began = Instant::now();
+            match heard {
+                Ok(first) => self.turn(first, began),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.keep_deadlines();
             self.performer.flush();
             self.show();
+            self.performer.note_turn(began.elapsed());
             if self.core.under_way() == 0 {
                 for asked in self.asked_idle.drain(..) {
                     let _ = asked.send(());
@@ -309,14 +315,12 @@ impl Driver {
     }
 
     /// Takes what has piled up, so that a busy moment becomes one commit.
-    fn turn(&mut self, first: Message) {
+    fn turn(&mut self, first: Message, began: Instant) {
         let now = self.clock.now();
-        self.handle(first, now);
-        for _ in 1..TURN {
-            match self.inbox.try_recv() {
-                Ok(message) => self.handle(message, now),
-                Err(_) => break,
-            }
+        let inbox = self.inbox.clone();
+        let waiting = iter::once(first).chain(inbox.try_iter());
+        for message in within_budget(waiting, || began.elapsed()) {
+            self.handle(message, now);
         }
     }
 
@@ -406,6 +410,20 @@ impl Driver {
     }
 }
 
+/// The first, and others as long as neither their number nor the time is used up. What is not taken
+/// stays where it is.
+fn within_budget<T>(
+    waiting: impl Iterator<Item = T>,
+    elapsed: impl Fn() -> Duration,
+) -> impl Iterator<Item = T> {
+    let mut waiting = waiting.take(TURN);
+    let mut is_first = true;
+    iter::from_fn(move || {
+        let in_time = std::mem::take(&mut is_first) || elapsed() < TURN_BUDGET;
+        in_time.then(|| waiting.next()).flatten()
+    })
+}
+
 /// What came in, for tests of those who speak with the driver.
 #[cfg(test)]
 pub enum Heard {
@@ -440,6 +458,24 @@ mod tests {
             }
             _ => panic!("the core hears nothing"),
         }
+    }
+
+    #[test]
+    fn a_turn_ends_when_its_time_is_used_up() {
+        let (sender, inbox) = unbounded();
+        for n in 0..10_000 {
+            sender.send(n).unwrap();
+        }
+        let spent = std::cell::Cell::new(Duration::ZERO);
+        let turn = |cost: Duration| {
+            spent.set(Duration::ZERO);
+            let taken = within_budget(inbox.try_iter(), || spent.get());
+            taken.inspect(|_| spent.set(spent.get() + cost)).count()
+        };
+        assert_eq!(turn(Duration::from_millis(1)), 5);
+        assert_eq!(turn(Duration::from_secs(1)), 1, "at least one");
+        assert_eq!(turn(Duration::from_nanos(1)), TURN);
+        assert_eq!(inbox.len(), 10_000 - 5 - 1 - TURN, "nothing is lost");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the operator can watch. Every label set is closed or bounded, so that strangers cannot
 //! grow it.
 
+mod driver;
 mod git;
 mod hunt;
 mod make;
@@ -12,6 +13,7 @@ mod sync;
 use prometheus::proto::MetricFamily;
 use prometheus::{Error, IntCounter, IntGauge, Registry, TextEncoder};
 
+pub use self::driver::DriverMetrics;
 pub use self::git::{ACCEPTED, GitMetrics, SERVED};
 pub use self::hunt::{Ended, HuntMetrics};
 use self::make::Closed;
@@ -35,6 +37,7 @@ pub struct Metrics {
     registry: Registry,
     descriptions: Vec<Description>,
     pub relay: RelayMetrics,
+    pub driver: DriverMetrics,
     pub git: GitMetrics,
     pub store: StoreMetrics,
     pub hunt: HuntMetrics,
@@ -63,6 +66,7 @@ impl Metrics {
         let git = GitMetrics::new(&make)?;
         Ok(Self {
             relay: RelayMetrics::new(&make)?,
+            driver: DriverMetrics::new(&make)?,
             store: StoreMetrics::new(&make)?,
             hunt: HuntMetrics::new(&make)?,
             sync: SyncMetrics::new(&make)?,

@@ -163,6 +163,10 @@ impl Performer {
         }
     }
 
+    pub fn note_turn(&self, took: Duration) {
+        self.metrics.driver.turned(took);
+    }
+
     /// What an operator sees of the core.
     pub fn show(&mut self, core: &Core, now: Now) {
         let waiting = waiting(core.purgatory().iter(), self.held_for, core.believed());

@@ -152,6 +152,9 @@ fn render(report: &Value) -> String {
         word(report, "/version"),
         span(count(report, "/uptime_secs")),
     ));
+    if let Some(longest) = report.pointer("/machine/longest_turn_ms") {
+        text.push_str(&format!("longest decision since the start: {longest} ms\n"));
+    }
     if let Some(hunt) = report.get("hunt") {
         text.push('\n');
         text.push_str(&hunt::render(hunt));

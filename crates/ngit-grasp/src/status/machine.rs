@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use grasp_store::Store;
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct Machine {
     pub connections: u64,
     pub subscriptions: u64,
     pub git: GitTraffic,
+    /// Of the one thread that decides, since the start.
+    pub longest_turn_ms: u64,
     /// That of the fullest disk.
     pub room: Room,
     pub disks: Vec<Disk>,
@@ -68,8 +71,13 @@ impl Watch {
             connections: metrics.relay.connections.get().unsigned_abs(),
             subscriptions: metrics.relay.subscriptions.get().unsigned_abs(),
             git: metrics.git.traffic(),
+            longest_turn_ms: millis(metrics.driver.longest_turn()),
             room: disks.iter().map(Disk::room).max().unwrap_or_default(),
             disks,
         })
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -251,6 +251,9 @@ fn disks(snapshot: &Snapshot) -> Vec<Tile> {
         bytes(machine.store_bytes),
         note,
     ));
+    let longest = format!("{} ms", grouped(machine.longest_turn_ms));
+    let note = "since the start; nobody is answered meanwhile".to_owned();
+    tiles.push(tile("Longest decision", "longest-turn", longest, note));
     tiles
 }
 

@@ -154,6 +154,8 @@ async fn the_metrics_move_with_what_happens() {
         assert_eq!(metric(&server, name), value, "{name}");
     }
     assert!(metric(&server, "ngit_commit_seconds_count") >= 1.0);
+    assert!(metric(&server, "ngit_driver_turn_seconds_count") >= 1.0);
+    assert!(metric(&server, "ngit_driver_longest_turn_seconds") > 0.0);
     assert!(metric(&server, "ngit_live_deliveries_total") >= 2.0);
     let reply = get(server.addr(), "/metrics");
     assert!(

@@ -23,6 +23,8 @@ fn the_status_is_told_to_pages_of_any_origin() {
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert!(status["uptime_secs"].is_u64(), "{status}");
     assert!(status["held"].is_object(), "{status}");
+    let longest = &status["machine"]["longest_turn_ms"];
+    assert!(longest.is_u64(), "{status}");
     assert_eq!(status["sync"]["relays_tracked"], 0);
     assert_eq!(status["sync"]["relays"], json!([]));
     let hunt = &status["hunt"];
@@ -59,6 +61,7 @@ fn the_command_asks_the_running_server() {
     let ran = run(&["status"], &env, server.data_dir());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stdout.contains("0 relays known"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("longest decision"), "{}", ran.stdout);
     let ran = run(&["status", "--json"], &env, server.data_dir());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(told(&ran.stdout)["version"], env!("CARGO_PKG_VERSION"));

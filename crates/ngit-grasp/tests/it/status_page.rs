@@ -70,6 +70,7 @@ async fn strangers_are_told_a_summary_and_the_operator_everything() {
     assert_eq!(summary["sync"]["relays_tracked"], 1);
     assert_eq!(summary["sync"]["relays"], Value::Null);
     assert_eq!(summary["machine"]["disks"], Value::Null);
+    assert_eq!(summary["machine"]["longest_turn_ms"], Value::Null);
     for path in [
         "/status/details",
         "/status/details/json",
