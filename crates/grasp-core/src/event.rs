@@ -146,6 +146,13 @@ impl Unverified {
         Ok(Self::from_wire(wire))
     }
 
+    /// Reads back what [`Event::json`] wrote and the store kept, for whoever doubts it: no limits.
+    pub fn from_stored(json: &str) -> Result<Self, EventError> {
+        let wire: Wire =
+            serde_json::from_str(json).map_err(|error| EventError::Malformed(error.to_string()))?;
+        Ok(Self::from_wire(wire))
+    }
+
     pub fn id(&self) -> EventId {
         self.event.id
     }
@@ -204,9 +211,7 @@ impl Unverified {
 impl Event {
     /// Reads back what [`Event::json`] wrote and the store kept: no limits, no proof again.
     pub fn from_stored(json: &str) -> Result<Self, EventError> {
-        let wire: Wire =
-            serde_json::from_str(json).map_err(|error| EventError::Malformed(error.to_string()))?;
-        Ok(Unverified::from_wire(wire).event)
+        Ok(Unverified::from_stored(json)?.event)
     }
 
     /// The text that is stored and sent.

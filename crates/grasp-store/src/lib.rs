@@ -5,6 +5,7 @@
 //! commits; readers see the last commit. LMDB on disk by default, the same tables in memory for
 //! closed tests. Nothing here knows sockets or git.
 
+mod audit;
 mod backup;
 mod disk;
 mod error;
@@ -22,6 +23,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use grasp_core::{Change, Event, EventId, Seq, StoreOutcome, Timestamp};
 
+pub use crate::audit::{Stored, StoredRecord};
 pub use crate::backup::{Backup, BackupSummary, restore};
 pub use crate::disk::TailLimits;
 use crate::disk::{Disk, Snapshot};

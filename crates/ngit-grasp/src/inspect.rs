@@ -1,6 +1,7 @@
 //! `ngit-grasp repos` and `ngit-grasp check`: what is hosted and whether it is well. Both read
 //! beside a running server; only `check --repair` needs it stopped.
 
+mod events;
 mod repair;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
+use self::events::{Damaged, Verified};
 use crate::config::Config;
 use crate::hosting::overview::Overview;
 use crate::hosting::{Repositories, heads_and_tags};
@@ -220,9 +222,15 @@ pub(crate) fn human(bytes: u64) -> String {
     }
 }
 
-/// Every repository: objects, refs against the newest state, what waits. True when all is well.
+/// Every event: id and signature. Every repository: objects, refs against the newest state, what
+/// waits. True when all is well.
 pub fn check(config: &Config, repair: bool, as_json: bool) -> Result<bool, TransferError> {
     owner::act_for(&[&config.relay_data_path, &config.git_data_path])?;
+    let verified = verify(config, as_json)?;
+    if !verified.is_readable() {
+        // Whatever reads the store may come upon what cannot be read, and end there.
+        return unreadable(&verified, as_json);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -238,36 +246,74 @@ pub fn check(config: &Config, repair: bool, as_json: bool) -> Result<bool, Trans
     }
     let records = Records::read(config)?;
     let all = records.all()?;
-    let bar = bar(all.len() as u64, "{bar:30} {pos}/{len} repositories {eta}");
-    let mut troubled = 0;
-    let mut problems = Vec::new();
-    for repo in &all {
-        let found = runtime.block_on(findings(&records, config, repo));
-        troubled += u64::from(!found.is_empty());
-        for what in found {
-            if as_json {
-                problems.push(json!({ "repository": repo.to_string(), "problem": what }));
-            } else {
-                bar.suspend(|| say(&format!("{repo}: {what}")));
-            }
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let problems = problems(&records, config, &all, &runtime, as_json);
+    let troubled = problems.iter().filter(|found| !found.is_empty()).count();
+    let ok = troubled == 0 && verified.damaged.is_empty();
     if as_json {
         let (held, hidden) = (records.held_in_all, records.hidden.len());
+        let problems: Vec<_> = problems.into_iter().flatten().collect();
         let report = json!({
-            "ok": troubled == 0, "repositories": all.len(), "troubled": troubled,
-            "problems": problems, "held_events": held, "hidden_events": hidden,
+            "ok": ok, "repositories": all.len(), "troubled": troubled, "problems": problems,
+            "events": verified.events, "damaged_events": verified.damaged,
+            "held_events": held, "hidden_events": hidden,
         });
         print(&format!("{report:#}\n"))?;
-        return Ok(troubled == 0);
+        return Ok(ok);
     }
+    say(&verified.to_string());
     say(&format!(
         "{} repositories checked, {troubled} with problems; {records}",
         all.len()
     ));
-    Ok(troubled == 0)
+    Ok(ok)
+}
+
+/// Names what it finds at once: it may take a while.
+fn verify(config: &Config, as_json: bool) -> Result<Verified, TransferError> {
+    let tell = |bar: &ProgressBar, damaged: &Damaged| {
+        if !as_json {
+            bar.suspend(|| say(&damaged.to_string()));
+        }
+    };
+    Verified::of(&look(config)?, tell)
+}
+
+fn unreadable(verified: &Verified, as_json: bool) -> Result<bool, TransferError> {
+    if as_json {
+        let report = json!({
+            "ok": false, "events": verified.events, "damaged_events": verified.damaged,
+        });
+        print(&format!("{report:#}\n"))?;
+    } else {
+        say(&verified.to_string());
+        say("the repositories were not checked, because events that they may need cannot be read");
+    }
+    Ok(false)
+}
+
+/// What is wrong with each of them.
+fn problems(
+    records: &Records,
+    config: &Config,
+    all: &[RepoId],
+    runtime: &Runtime,
+    as_json: bool,
+) -> Vec<Vec<serde_json::Value>> {
+    let bar = bar(all.len() as u64, "{bar:30} {pos}/{len} repositories {eta}");
+    let look_at = |repo: &RepoId| {
+        let found = runtime.block_on(findings(records, config, repo));
+        bar.inc(1);
+        let told = found.into_iter().map(|what| {
+            if !as_json {
+                bar.suspend(|| say(&format!("{repo}: {what}")));
+            }
+            json!({ "repository": repo.to_string(), "problem": what })
+        });
+        told.collect()
+    };
+    let problems = all.iter().map(look_at).collect();
+    bar.finish_and_clear();
+    problems
 }
 
 async fn findings(records: &Records, config: &Config, repo: &RepoId) -> Vec<String> {

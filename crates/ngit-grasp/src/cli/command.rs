@@ -87,7 +87,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("check")
-                .about("Check every repository: objects, refs against its state, held events; the server may be running")
+                .about("Check ids and signatures of all events, and every repository: objects, refs against its state, held events; the server may be running")
                 .arg(
                     Arg::new("repair")
                         .long("repair")

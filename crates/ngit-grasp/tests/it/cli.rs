@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use testkit::{Value, json};
+use testkit::{Client, Value, json, now};
 
-use crate::support::{bin, run, script, start};
+use crate::support::{accept, author, bin, run, script, start};
 
 #[test]
 fn init_writes_a_file_that_a_server_takes() {
@@ -169,6 +169,41 @@ fn programs_can_read_what_is_hosted_and_whether_it_is_well() {
     let check: Value = check.stdout.parse().unwrap();
     assert_eq!(check["ok"], true);
     assert_eq!(check["problems"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_names_an_event_that_the_disk_has_changed() {
+    let mut server = start(&[]);
+    let event = author().event(10317, now(), &[&["g", "wss://one.example"]], "");
+    let mut client = Client::connect(&server.ws_url()).await;
+    accept(&mut client, &event).await;
+    drop(client);
+    assert!(server.terminate().success());
+    let well = run(&["check"], &[], server.data_dir());
+    assert_eq!(well.code, Some(0), "{}", well.stderr);
+    assert!(
+        well.stderr.contains("1 event verified, 0 damaged"),
+        "{}",
+        well.stderr
+    );
+
+    let path = server.data_dir().join("relay/data.mdb");
+    let mut data = std::fs::read(&path).unwrap();
+    let (from, to) = (b"wss://one.example", b"wss://two.example");
+    let at = data.windows(from.len()).position(|bytes| bytes == from);
+    let at = at.expect("the event is in the file");
+    data[at..at + to.len()].copy_from_slice(to);
+    std::fs::write(&path, data).unwrap();
+    let found = run(&["check"], &[], server.data_dir());
+    assert_eq!(found.code, Some(1), "{}", found.stderr);
+    let named = format!("event {} of kind 10317: its id is not", event.id);
+    assert!(found.stderr.contains(&named), "{}", found.stderr);
+    let told = run(&["check", "--json"], &[], server.data_dir());
+    assert_eq!(told.code, Some(1), "{}", told.stderr);
+    let told: Value = told.stdout.parse().unwrap();
+    assert_eq!((&told["ok"], &told["events"]), (&json!(false), &json!(1)));
+    assert_eq!(told["damaged_events"][0]["id"], event.id.to_string());
+    assert_eq!(told["damaged_events"][0]["kind"], 10317);
 }
 
 #[test]
