@@ -38,7 +38,7 @@ struct Target {
 }
 
 /// The part of an attack that others feel, after what prepares it.
-type Strike = BoxFuture<'static, ()>;
+struct Strike(BoxFuture<'static, ()>);
 type Attack = fn(Target) -> BoxFuture<'static, Strike>;
 
 const ATTACKS: [(&str, Attack); 10] = [
@@ -87,9 +87,9 @@ async fn besiege(bin: &Path, siege: Duration, attack: Option<Attack>) -> Found {
         address: bystander.address(),
         path: bystander.path(),
     };
-    let strike: Strike = match attack {
+    let Strike(strike) = match attack {
         Some(attack) => attack(target).await,
-        None => Box::pin(tokio::time::sleep(siege)),
+        None => Strike(Box::pin(tokio::time::sleep(siege))),
     };
     let attack = tokio::spawn(tokio::time::timeout(siege, strike));
     let (_, waits) = bystander.during(attack).await;
@@ -164,11 +164,10 @@ fn deletion(target: Target) -> BoxFuture<'static, Strike> {
             .iter()
             .map(|event| vec!["e".to_owned(), event.id.to_string()]);
         let deletion = author.event_tags(5, now(), tags.collect(), "");
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             client.publish(&deletion).await;
             tokio::time::sleep(SIEGE).await;
-        });
-        strike
+        }))
     })
 }
 
@@ -187,12 +186,11 @@ fn naming(target: Target) -> BoxFuture<'static, Strike> {
         let author = Author::new(2);
         let event = |n: u64| author.event_tags(1111, now() - n, named.clone(), "");
         let events: Vec<Event> = (0..500).map(event).collect();
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             for event in &events {
                 client.publish(event).await;
             }
-        });
-        strike
+        }))
     })
 }
 
@@ -203,13 +201,12 @@ fn announcements(target: Target) -> BoxFuture<'static, Strike> {
             Project::new(&Author::new(1_000 + n % 12), &format!("r{n}")).announcement(now())
         };
         let events: Vec<Event> = (0..580).map(announce).collect();
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let mut client = connect(&target, 1).await;
             for event in &events {
                 client.publish(event).await;
             }
-        });
-        strike
+        }))
     })
 }
 
@@ -219,7 +216,7 @@ fn queries(target: Target) -> BoxFuture<'static, Strike> {
         let events = large(&target, &Author::new(1), 300);
         publish_all(&mut connect(&target, 1).await, &events).await;
         let filter = json!({"#a": [target.address], "#t": ["nothing"], "limit": 500});
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let ask = |n: usize| {
                 let (target, filter) = (target.clone(), filter.clone());
                 async move {
@@ -232,8 +229,7 @@ fn queries(target: Target) -> BoxFuture<'static, Strike> {
                 }
             };
             join_all((0..48).map(ask)).await;
-        });
-        strike
+        }))
     })
 }
 
@@ -244,7 +240,7 @@ fn reopening(target: Target) -> BoxFuture<'static, Strike> {
         publish_all(&mut connect(&target, 1).await, &events).await;
         let request =
             json!(["REQ", "same", {"#a": [target.address], "#t": ["nothing"], "limit": 500}]);
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let open = |_| {
                 let (target, request) = (target.clone(), request.clone());
                 async move {
@@ -256,8 +252,7 @@ fn reopening(target: Target) -> BoxFuture<'static, Strike> {
                 }
             };
             join_all((0..8).map(open)).await;
-        });
-        strike
+        }))
     })
 }
 
@@ -278,11 +273,10 @@ fn filters(target: Target) -> BoxFuture<'static, Strike> {
             }
             clients.push(client);
         }
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             tokio::time::sleep(SIEGE).await;
             drop(clients);
-        });
-        strike
+        }))
     })
 }
 
@@ -291,7 +285,7 @@ fn counts(target: Target) -> BoxFuture<'static, Strike> {
     Box::pin(async move {
         let values: Vec<String> = (0..1_900).map(|n| format!("{n:064x}")).collect();
         let filters: Vec<Value> = (0..2).map(|_| json!({"#e": values})).collect();
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let ask = |_| {
                 let (target, filters) = (target.clone(), filters.clone());
                 async move {
@@ -304,8 +298,7 @@ fn counts(target: Target) -> BoxFuture<'static, Strike> {
                 }
             };
             join_all((0..8).map(ask)).await;
-        });
-        strike
+        }))
     })
 }
 
@@ -315,7 +308,7 @@ fn deaf(target: Target) -> BoxFuture<'static, Strike> {
         let events = large(&target, &Author::new(1), 100);
         publish_all(&mut connect(&target, 1).await, &events).await;
         let filter = json!({"#a": [target.address], "limit": 500});
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let mut clients = Vec::new();
             for n in 0..60 {
                 let mut client = connect(&target, n / 60).await;
@@ -327,15 +320,14 @@ fn deaf(target: Target) -> BoxFuture<'static, Strike> {
                 clients.push(client);
             }
             tokio::time::sleep(SIEGE).await;
-        });
-        strike
+        }))
     })
 }
 
 /// A11: pushes that bring a byte now and then.
 fn drips(target: Target) -> BoxFuture<'static, Strike> {
     Box::pin(async move {
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let drip = move || {
                 let mut streams: Vec<TcpStream> = (0..40)
                     .filter_map(|n| half_push(&target, &address(n / 8)).ok())
@@ -347,8 +339,7 @@ fn drips(target: Target) -> BoxFuture<'static, Strike> {
                 }
             };
             let _ = tokio::task::spawn_blocking(drip).await;
-        });
-        strike
+        }))
     })
 }
 
@@ -368,7 +359,7 @@ fn pages(target: Target) -> BoxFuture<'static, Strike> {
     Box::pin(async move {
         let events = large(&target, &Author::new(1), 300);
         publish_all(&mut connect(&target, 1).await, &events).await;
-        let strike: Strike = Box::pin(async move {
+        Strike(Box::pin(async move {
             let ask = |_| {
                 let target = target.clone();
                 tokio::task::spawn_blocking(move || {
@@ -379,8 +370,7 @@ fn pages(target: Target) -> BoxFuture<'static, Strike> {
                 })
             };
             join_all((0..16).map(ask)).await;
-        });
-        strike
+        }))
     })
 }
 

@@ -77,6 +77,6 @@ fn page(
 
 fn read(bytes: &[u8]) -> Option<StoredRecord<'_>> {
     let (kind, author) = schema::read_header(bytes).ok()?;
-    let json = Record::decode(bytes).ok()?.json;
+    let json = Record::decode(bytes).ok()?.json().ok()?;
     Some(StoredRecord { kind, author, json })
 }
