@@ -455,7 +455,7 @@ async fn whatever_refs_reach_is_given_by_its_name() {
         "v2^{commit}",
     ] {
         let want = format!("want {}\n", place.id(revision));
-        let answer = ask_for(&place, &[want.clone()]).await;
+        let answer = ask_for(&place, std::slice::from_ref(&want)).await;
         assert!(answer.contains("packfile"), "{revision}: {answer:?}");
         // As browsers ask for single objects.
         let lines = [
