@@ -229,7 +229,7 @@ mod tests {
 
     fn request() -> (Vec<u8>, Vec<ObjectId>) {
         let ids: Vec<ObjectId> = (1..4).map(|n| ObjectId([n; 20])).collect();
-        let mut bytes = b"0012command=fetch\n0001000fofs-delta\n".to_vec();
+        let mut bytes = b"0012command=fetch\n0001000eofs-delta\n".to_vec();
         for id in &ids {
             bytes.extend(format!("0032want {id}\n").bytes());
             bytes.extend(format!("0032have {id}\n").bytes());

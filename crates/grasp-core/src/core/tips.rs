@@ -152,7 +152,7 @@ impl Core {
     pub(super) fn author_of(&self, id: &EventId, facts: &dyn Facts) -> Option<Pubkey> {
         match self.purgatory.get(id) {
             Some(held) => Some(held.event.pubkey),
-            None => facts.event(id).map(|event| event.pubkey),
+            None => facts.pull_request(id).map(|stored| stored.author),
         }
     }
 

@@ -196,12 +196,12 @@ mod tests {
     /// Beside `HuntLimits::repositories`: the map's slot, the entry among those that are due, a
     /// place in one domain's queue, and four servers. Addresses are shared with the registry.
     #[test]
-    fn a_repository_that_waits_takes_about_a_kilobyte() {
+    fn a_repository_that_waits_takes_no_more_than_is_reckoned_with() {
         let slot = size_of::<(RepoId, Quarry)>() * 2;
         let due = size_of::<(Mono, RepoId)>() * 2;
         let place = (size_of::<u64>() + size_of::<RepoId>()) * 2;
         let servers = 4 * size_of::<super::super::attempt::Server>();
         let sum = slot + due + place + servers;
-        assert!(sum <= 1_200, "{slot} + {due} + {place} + {servers} = {sum}");
+        assert!(sum <= 1_300, "{slot} + {due} + {place} + {servers} = {sum}");
     }
 }
