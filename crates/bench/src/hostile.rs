@@ -92,9 +92,24 @@ async fn besiege(bin: &Path, siege: Duration, attack: Option<Attack>) -> Found {
         None => Strike(Box::pin(tokio::time::sleep(siege))),
     };
     let attack = tokio::spawn(tokio::time::timeout(siege, strike));
-    let (_, waits) = bystander.during(attack).await;
-    let memory_mb = memory_mb(server.pid(), "VmHWM");
+    let mut most = 0.0;
+    let watched = async {
+        tokio::select! {
+            _ = attack => {}
+            () = watch_memory(server.pid(), &mut most) => {}
+        }
+    };
+    let ((), waits) = bystander.during(watched).await;
+    let memory_mb = most;
     Found { waits, memory_mb }
+}
+
+/// Its own memory: pages of the store that are mapped are the system's to take back.
+async fn watch_memory(pid: u32, most: &mut f64) {
+    loop {
+        *most = memory_mb(pid, "RssAnon").max(*most);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 fn show(report: &mut Report, name: &str, found: &Found, idle: Option<&Found>) {
@@ -269,7 +284,7 @@ fn filters(target: Target) -> BoxFuture<'static, Strike> {
                 let mut request = vec![json!("REQ"), json!(format!("s{sub}"))];
                 request.extend(filters);
                 client.send(&Value::Array(request)).await;
-                client.expect_skipping("EOSE", &["EVENT", "CLOSED"]).await;
+                while !matches!(client.next().await[0].as_str(), Some("EOSE" | "CLOSED")) {}
             }
             clients.push(client);
         }

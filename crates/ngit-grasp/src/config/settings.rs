@@ -415,7 +415,7 @@ settings! {
         /// Git servers that may be on a private network, as a host and its port.
         NGIT_HUNT_TRUSTED_DOMAINS => hunt_trusted_domains: Vec<GitDomain> = "";
 
-        /// Repositories that lack git data at once, at about 1.1 kB each.
+        /// Repositories that lack git data at once, at about 1.3 kB each.
         NGIT_HUNT_MAX_REPOSITORIES => hunt_max_repositories: usize = "50000" in 1..=10_000_000;
 
         /// Domains that are kept in mind, at about 0.7 kB each.
