@@ -380,7 +380,7 @@ impl Core {
         }
         let verdict = self.judge(&event, origin, facts);
         if !matches!(verdict, Verdict::Drop(_))
-            && let Err(refusal) = self.spend_disk(&event, origin)
+            && let Err(refusal) = self.spend_disk(&event, origin, facts)
         {
             return self.refuse(ticket, refusal);
         }

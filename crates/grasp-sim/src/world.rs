@@ -426,6 +426,7 @@ impl<'t> World<'t> {
             }
         }
         self.checkers.nothing_is_stuck(&self.core)?;
+        self.newcomers_are_served()?;
         self.sync_is_sound()?;
         self.hunt_is_sound()?;
         // A start takes in what is on disk, rows included that a full disk would not let go.
@@ -692,6 +693,7 @@ impl<'t> World<'t> {
         self.checkers = Checkers::default();
         self.sync_checks = SyncChecks::default();
         self.tickets.clear();
+        self.forget_newcomers();
         self.synced.clear();
         self.pushes.clear();
         self.core = Core::new(self.policy.clone(), self.rng.u64(..));

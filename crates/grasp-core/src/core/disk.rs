@@ -7,6 +7,7 @@ use crate::admit::{Origin, Refusal};
 use crate::byte_quota::ByteQuota;
 use crate::clock::Mono;
 use crate::event::{Event, Kind};
+use crate::facts::Facts;
 use crate::id::Pubkey;
 use crate::limits::SyncLimits;
 use crate::nip34::{Identifier, RepoId, Target, targets};
@@ -15,6 +16,8 @@ use crate::ticket::RelayNo;
 
 /// Relays, repositories and keys whose bytes are counted: 100,000 x 3 x about 100 bytes = 30 MB.
 const MAX_COUNTED: usize = 100_000;
+/// A deletion that is taken while the disk is low names some fifty things.
+const MAX_DELETION_BYTES: usize = 4 * 1024;
 /// Repositories that an event names and that are looked at for one of its author's.
 const MAX_NAMED: usize = 8;
 
@@ -36,8 +39,7 @@ impl SyncedBytes {
     }
 
     /// Spends an event's bytes, or nothing.
-    fn spend(&mut self, event: &Event, relay: RelayNo, now: Mono) -> bool {
-        let repo = own_repository(event).or_else(|| repository_named_by(event));
+    fn spend(&mut self, event: &Event, repo: Option<RepoId>, relay: RelayNo, now: Mono) -> bool {
         let bytes = event.json().len();
         let of_repo = |repo: &RepoId| self.repositories.allows(repo, bytes, now);
         let allowed = self.relays.allows(&relay, bytes, now)
@@ -64,26 +66,59 @@ fn own_repository(event: &Event) -> Option<RepoId> {
 
 impl Core {
     /// An event that would be stored or held: whether the disk is there for it.
-    pub(super) fn spend_disk(&mut self, event: &Event, origin: &Origin) -> Result<(), Refusal> {
-        if self.disk_low && !self.may_use_the_rest(event) {
+    pub(super) fn spend_disk(
+        &mut self,
+        event: &Event,
+        origin: &Origin,
+        facts: &dyn Facts,
+    ) -> Result<(), Refusal> {
+        if self.disk_low && !self.may_use_the_rest(event, facts) {
             return Err(Refusal::DiskFull);
         }
         match origin {
             Origin::Sync(delivery) => {
-                let spent = self
-                    .synced_bytes
-                    .spend(event, delivery.relay, self.now.mono);
+                // What strangers say of a repository must not keep its maintainers out.
+                let repo = own_repository(event).or_else(|| repository_named_by(event));
+                let repo = repo.filter(|_| !self.maintains_what_it_names(event));
+                let (relay, now) = (delivery.relay, self.now.mono);
+                let spent = self.synced_bytes.spend(event, repo, relay, now);
                 spent.then_some(()).ok_or(Refusal::SyncQuota)
             }
             Origin::Client { .. } | Origin::Import => Ok(()),
         }
     }
 
-    /// Deletions make room; and who maintains what is served here goes on working.
-    fn may_use_the_rest(&self, event: &Event) -> bool {
-        if matches!(event.kind, Kind::DELETION | Kind::VANISH) || event.kind.is_ephemeral() {
+    /// Deletions make room, if they delete something; and who maintains what is served here goes on
+    /// working.
+    fn may_use_the_rest(&self, event: &Event, facts: &dyn Facts) -> bool {
+        if event.kind.is_ephemeral() || self.maintains_what_it_names(event) {
             return true;
         }
+        let is_small = event.json().len() <= MAX_DELETION_BYTES;
+        match event.kind {
+            Kind::DELETION => is_small && self.deletes_something(event, facts),
+            Kind::VANISH => is_small,
+            _ => false,
+        }
+    }
+
+    fn deletes_something(&self, deletion: &Event, facts: &dyn Facts) -> bool {
+        let own = |author: &Pubkey| *author == deletion.pubkey;
+        targets(deletion)
+            .take(MAX_NAMED)
+            .any(|target| match target {
+                Target::Event(id) => match self.purgatory.get(&id) {
+                    Some(held) => own(&held.event.pubkey),
+                    None => facts.event(&id).is_some_and(|event| own(&event.pubkey)),
+                },
+                Target::Address(address) => {
+                    own(&address.pubkey) && facts.rank_at(&address).is_some()
+                }
+            })
+    }
+
+    /// Its author maintains a served repository that it is about.
+    fn maintains_what_it_names(&self, event: &Event) -> bool {
         let named = targets(event).filter_map(|target| match target {
             Target::Address(address) => RepoId::of_address(&address),
             Target::Event(_) => None,

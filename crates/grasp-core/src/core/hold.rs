@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
@@ -277,6 +278,10 @@ impl Core {
     /// Makes held events durable; their submitters are answered when they are.
     pub(super) fn write_down(&mut self, ids: Vec<EventId>) {
         let job = Job(self.next_job);
+        // The next start believes the wall clock: what is written while that is in doubt must not
+        // be over then.
+        let ahead = self.now.unix.0.saturating_sub(self.believed().0);
+        let ahead = Duration::from_secs(ahead);
         let mut changes = Vec::new();
         for id in &ids {
             let Some(held) = self.purgatory.get_mut(id) else {
@@ -287,7 +292,7 @@ impl Core {
             }
             changes.push(Change::Hold {
                 event: Arc::clone(&held.event),
-                until: held.until,
+                until: held.until.saturating_add(ahead),
                 remembered: held.remembered,
             });
         }

@@ -178,8 +178,10 @@ impl Core {
         let room = loop {
             match self.early_tips.room(repo, network, new) {
                 Room::Enough => break Ok(()),
-                Room::After(at, id) if tips.iter().all(|(tip, _)| *tip != id) => {
-                    self.early_tips.remove(&at, &id);
+                Room::After(at, id)
+                    if tips.iter().all(|(tip, _)| *tip != id)
+                        && self.early_tips.remove(&at, &id).is_some() =>
+                {
                     gone.entry(at).or_default().push(id);
                 }
                 Room::After(..) | Room::None => break Err(PushRefusal::TooManyTips),

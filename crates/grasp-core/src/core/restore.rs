@@ -14,7 +14,7 @@ use crate::facts::{Facts, StoreOutcome};
 use crate::git::{ObjectId, Refs};
 use crate::id::EventId;
 use crate::nip34::{Announcement, Rank, RepoId, State};
-use crate::purgatory::{Durability, Early};
+use crate::purgatory::{Durability, Early, Holder};
 use crate::push::Tip;
 use crate::registry::Standing;
 
@@ -73,7 +73,9 @@ impl Core {
         }
         let id = event.id;
         // What it waits for shows when everything is back.
-        self.purgatory.insert(event, Needs::Nothing, until);
+        let holder = Some(Holder::Restored);
+        let needs = Needs::Nothing;
+        self.purgatory.insert_from(event, needs, until, holder);
         if remembered {
             self.purgatory.remember(&id, until);
         }

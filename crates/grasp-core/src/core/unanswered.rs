@@ -53,9 +53,13 @@ impl Core {
     /// Writes down what git has not had its word on; the commit answers the submitters.
     pub(super) fn answer_overdue(&mut self) {
         while let Some(id) = self.unanswered.take(self.now.mono) {
-            let waits = self.purgatory.get(&id).is_some_and(waits_for_git);
-            if waits && !self.is_being_stored(&id) {
-                self.write_down(vec![id]);
+            if !self.purgatory.get(&id).is_some_and(waits_for_git) {
+                continue;
+            }
+            match self.is_being_stored(&id) {
+                // If that commit fails, its submitters still wait.
+                true => self.unanswered.add(self.now.mono + GIT_TIMEOUT, id),
+                false => self.write_down(vec![id]),
             }
         }
     }

@@ -155,9 +155,23 @@ impl Limits {
             ),
             row(
                 "tips of pull requests that were pushed before their event",
-                [Number(EARLY_TIPS as u64), None],
+                [Number(EARLY_TIPS as u64), Number(EARLY_TIPS as u64 / 16)],
                 None,
-                "nobody; a push is refused",
+                "the oldest of the network with most, also in a repository, which has 256 and a \
+                 network 64 of them",
+            ),
+            row(
+                "tips of pull requests in one repository",
+                [Number(self.tips_per_repository as u64), None],
+                Number(self.tips_per_author as u64),
+                "nobody; a quarter is for maintainers",
+            ),
+            row(
+                "bytes of synced events in a day",
+                [None, None],
+                Bytes(self.sync.key_bytes_per_day),
+                "nobody; what comes beyond it rests for six hours. A relay and a repository have \
+                 bounds of their own, and maintainers are not held to the latter",
             ),
             row(
                 "fetches from other git servers",

@@ -18,7 +18,7 @@ pub struct Held {
     pub until: Timestamp,
     /// An announcement that has expired, and is only kept in mind.
     pub remembered: bool,
-    /// Who it came from; not known any more after a restart.
+    /// Who it came from; `None` is this machine.
     pub holder: Option<Holder>,
     /// Who has not been answered yet.
     pub submitters: Vec<Ticket>,

@@ -19,6 +19,8 @@ use crate::ticket::RelayNo;
 pub enum Holder {
     Network(Network),
     Relay(RelayNo),
+    /// Whoever brought it before the process was started.
+    Restored,
 }
 
 impl Holder {
@@ -35,7 +37,7 @@ impl Holder {
     fn levels(self) -> impl Iterator<Item = (Holder, u64)> {
         let (network, relay) = match self {
             Holder::Network(network) => (Some(network), None),
-            Holder::Relay(_) => (None, Some((self, 1))),
+            Holder::Relay(_) | Holder::Restored => (None, Some((self, 1))),
         };
         let levels = network.into_iter().flat_map(Network::levels);
         let levels = levels.map(|(level, shares)| (Holder::Network(level), shares));
@@ -43,11 +45,11 @@ impl Holder {
     }
 
     /// What it may hold whoever else is there. A relay brings everybody's events and has no bound
-    /// of its own; it is the first to lose some.
+    /// of its own, nor has what was here before; they are the first to lose some.
     fn limit(self, limits: &Limits) -> Option<Load> {
         match self {
             Holder::Network(_) => Some(limits.held_of_network()),
-            Holder::Relay(_) => None,
+            Holder::Relay(_) | Holder::Restored => None,
         }
     }
 }

@@ -253,7 +253,12 @@ impl Purgatory {
     ) {
         let id = event.id;
         let before = self.take(&id);
-        let holder = before.as_ref().and_then(|before| before.holder).or(holder);
+        // Whoever brings an expired announcement again is charged for it anew.
+        let before_holder = before.as_ref().filter(|before| !before.remembered);
+        let holder = match before_holder.and_then(|before| before.holder) {
+            Some(known) => Some(known),
+            None => holder.or(before.as_ref().and_then(|before| before.holder)),
+        };
         for key in keys(&event, &needs) {
             self.index.entry(key).or_default().push(id);
         }

@@ -74,6 +74,13 @@ impl Holders {
         }
     }
 
+    fn shift(&mut self, by: i64) {
+        for tips in self.tips.values_mut() {
+            let before = std::mem::take(tips).into_iter();
+            tips.extend(before.map(|(until, event, repo)| (until.shifted(by), event, repo)));
+        }
+    }
+
     /// The oldest tip of whoever holds most, if that is more than the newcomer does.
     fn first_to_go(&self, newcomer: Option<Network>) -> Option<(RepoId, EventId)> {
         let (largest, most) = self.amounts.largest()?;
@@ -203,6 +210,10 @@ impl EarlyTips {
         self.deadlines = moved
             .map(|(until, event, repo)| (until.shifted(by), event, repo))
             .collect();
+        self.holders.shift(by);
+        for in_repo in self.in_repo.values_mut() {
+            in_repo.holders.shift(by);
+        }
     }
 
     /// It is no longer kept.
@@ -278,6 +289,23 @@ mod tests {
         assert_eq!(tips.take(&event(3)).len(), 1);
         assert!(tips.tips.is_empty() && tips.in_repo.is_empty() && tips.is_empty());
         assert_eq!((tips.shares.total(), tips.holders.tips.len()), (0, 0));
+    }
+
+    #[test]
+    fn tips_make_way_after_the_clock_was_set() {
+        let mut tips = EarlyTips::default();
+        for n in 0..MAX_PER_REPO {
+            tips.insert(event(n), early(1, network(&format!("192.0.2.{}", n % 4))));
+        }
+        tips.shift(86_400);
+        let newcomer = network("198.51.100.1");
+        let mut gone = 0;
+        while let Room::After(at, id) = tips.room(&repo(1), newcomer, 2) {
+            assert!(tips.remove(&at, &id).is_some(), "{gone} have made way");
+            gone += 1;
+        }
+        assert_eq!(gone, 2);
+        assert_eq!(tips.room(&repo(1), newcomer, 2), Room::Enough);
     }
 
     #[test]

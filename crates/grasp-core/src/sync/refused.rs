@@ -201,11 +201,11 @@ impl Sync {
         let Some(session) = peer.session_mut() else {
             return;
         };
-        let first = session.note_fault(fault, now.mono);
+        let first = match (fault, no) {
+            (Fault::TooLarge, None) => session.note_unread(),
+            _ => session.note_fault(fault, now.mono),
+        };
         let exceeded = session.exceeded_fault_budget();
-        if fault == Fault::TooLarge && no.is_none() {
-            session.note_unread();
-        }
         if first {
             self.tell(relay, |relay| Note::Misbehaved { relay, fault });
         }

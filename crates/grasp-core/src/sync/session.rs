@@ -285,9 +285,12 @@ impl Session {
         self.faded = self.faded + FAULT_FADES.saturating_mul(fades);
     }
 
-    /// Something was left out unread: whatever is being answered may be longer than it seems.
-    pub fn note_unread(&mut self) {
+    /// Something was left out unread: whatever is being answered may be longer than it seems. It
+    /// cannot be dismissed by its id and comes again with every pass, so that it counts for nothing:
+    /// whoever planted it must not part us from the relay. True for the first.
+    pub fn note_unread(&mut self) -> bool {
         self.subs.doubt_all();
+        self.seen_faults.insert(Fault::TooLarge)
     }
 
     pub fn exceeded_fault_budget(&self) -> bool {

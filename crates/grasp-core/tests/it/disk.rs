@@ -36,6 +36,8 @@ fn on_a_full_disk_only_maintainers_and_deletions_are_written() {
     assert_eq!(scene.publish(&next), Answer::Held);
     let deletion = forge::deletion(CAROL, scene.unix(), "e", &written.id.to_string());
     assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    let of_nothing = forge::deletion(MALLORY, scene.unix(), "e", &written.id.to_string());
+    assert_eq!(scene.publish(&of_nothing), FULL);
     scene.feed(Input::DiskLow(false));
     assert_eq!(scene.publish(&by_stranger), Answer::Accepted);
 }
@@ -64,6 +66,8 @@ fn what_sync_brings_in_a_day_is_bounded_for_a_key_and_for_a_repository() {
     assert_eq!(flood(MALLORY), [true, true, false, false, false]);
     assert_eq!(flood(CAROL), [true, true, false, false, false]);
     assert_eq!(flood(BOB).iter().filter(|taken| **taken).count(), 1);
+    let own = issue(&scene, ALICE, &"x".repeat(2_000));
+    assert_eq!(scene.sync(&own), Answer::Accepted, "a maintainer");
     let own = issue(&scene, MALLORY, "by a client");
     assert_eq!(scene.publish(&own), Answer::Accepted);
 }

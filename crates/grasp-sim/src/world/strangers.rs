@@ -162,6 +162,24 @@ impl World<'_> {
         self.push_from(repo, vec![Command { name, new }], Some(network))
     }
 
+    /// Nobody waits beyond the deadline, answered or not.
+    pub(super) fn newcomers_are_served(&self) -> Result<(), String> {
+        let strangers = self.strangers.iter();
+        let mut waiting = strangers.flat_map(|strangers| &strangers.newcomers);
+        match waiting.find(|(_, came)| **came + DEADLINE < self.now) {
+            Some((_, came)) => Err(format!("a newcomer waits since {came:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever asked before the process died has lost the connection.
+    pub(super) fn forget_newcomers(&mut self) {
+        if let Some(strangers) = &mut self.strangers {
+            strangers.newcomers.clear();
+            strangers.pushes.clear();
+        }
+    }
+
     pub(super) fn stranger_answered(
         &mut self,
         ticket: Ticket,
@@ -208,7 +226,7 @@ impl World<'_> {
         let sent = self.strangers.iter().flat_map(|strangers| &strangers.sent);
         for (_, network) in sent.filter(|(id, _)| {
             let held = self.core.purgatory().get(id);
-            held.is_some_and(|held| !held.remembered && held.holder.is_some())
+            held.is_some_and(|held| !held.remembered)
         }) {
             *held.entry(*network).or_default() += 1;
         }

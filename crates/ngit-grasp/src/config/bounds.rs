@@ -35,7 +35,8 @@ fn of_the_server() -> Vec<Bound> {
         in_all: default_of("NGIT_GIT_CONCURRENT"),
         per_network: default_of("NGIT_GIT_CONCURRENT_PER_IP"),
         per_key: Amount::None,
-        makes_way: "nobody; a quarter is for pushes, and a new one is told to come back",
+        makes_way: "pushes of the network with most; a quarter is for pushes, half of it for \
+                    what a maintainer signed, and a new fetch is told to come back",
     }]
 }
 

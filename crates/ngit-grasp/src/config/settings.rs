@@ -152,7 +152,8 @@ settings! {
         /// The longest that one fetch or push may take.
         NGIT_GIT_TIMEOUT_SECS => git_timeout: Duration = "3600" in 10..=7 * DAY;
 
-        /// A git client that sends or takes in nothing for this long is disconnected.
+        /// A git client that sends or takes in nothing for this long is disconnected; one that sends
+        /// nothing already after NGIT_GIT_SLOW_GRACE_SECS, while there is a minimum pace.
         NGIT_GIT_IDLE_SECS => git_idle: Duration = "120" in 1..=DAY;
 
         /// The minimum pace of what a git client sends, in bytes per second, counted while the
@@ -160,7 +161,7 @@ settings! {
         NGIT_GIT_MIN_PACE => git_min_pace: ByteSize = "4KiB" in 0..=GIB;
 
         /// A git client may stay below the minimum pace for this long.
-        NGIT_GIT_SLOW_GRACE_SECS => git_slow_grace: Duration = "30" in 1..=DAY;
+        NGIT_GIT_SLOW_GRACE_SECS => git_slow_grace: Duration = "60" in 1..=DAY;
 
         /// How often a repository is looked through for objects that nobody needs; 0 is never.
         NGIT_PRUNE_INTERVAL_SECS => prune_interval: Duration = "86400" in 0..=365 * DAY;

@@ -115,6 +115,9 @@ impl Relay {
         items: usize,
         mine: &mut Permit,
     ) -> Result<(), String> {
+        if items == 0 {
+            return Ok(());
+        }
         let account = self.item_room.account(network.map(Into::into));
         let more = account.take(items).map_err(|exceeded| {
             let shares = self.limits.neg_item_shares();

@@ -2,6 +2,7 @@
 //! own queries wait. When all of it is held, the reader that holds most, of the network that holds
 //! most, makes way; somebody else's query never waits for a slow reader.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -162,13 +163,16 @@ impl Window {
     /// Waits until so much more may be on its way.
     pub async fn wait(self: &Arc<Self>, bytes: usize) -> Held {
         loop {
+            // Before the look, so that what is given back after it is heard of.
+            let mut own = pin!(self.queue.notified());
+            own.as_mut().enable();
             match self.take(bytes) {
-                Ok(held) => {
-                    // Another one may fit as well.
-                    self.queue.notify_one();
-                    return held;
+                Ok(held) => return held,
+                Err(Exceeded::Network) => {
+                    // It may have been woken in place of one whose network has something left.
+                    self.all.full.notify_one();
+                    own.await;
                 }
-                Err(Exceeded::Network) => self.queue.notified().await,
                 Err(Exceeded::InAll) => self.all.full.notified().await,
             }
         }
@@ -217,7 +221,8 @@ impl Window {
 
     fn give_back(&self, bytes: usize) {
         self.all.state().remove(self.number, bytes as u64);
-        self.queue.notify_one();
+        // All of them: prefixes of one customer wait together, and some may still be full.
+        self.queue.notify_waiters();
         self.all.full.notify_one();
     }
 

@@ -223,7 +223,10 @@ impl Frames {
             }
         } else {
             self.held_payload = self.held_payload.saturating_add(payload);
-            match self.held_payload > self.max_message {
+            // Heads are held, too: a message in a million empty fragments is large as well.
+            let held = (self.held.len() + self.head.len()) as u64;
+            let held = held.saturating_add(payload);
+            match self.held_payload > self.max_message || held > self.max_message * 2 {
                 true => Fate::Skip,
                 false => Fate::Hold,
             }
@@ -376,6 +379,21 @@ mod tests {
         ];
         let (out, skipped) = passes(&fragments);
         assert_eq!((out, skipped), ([&ping[..], &PONG, &next].concat(), 1));
+    }
+
+    #[test]
+    fn a_message_in_endless_empty_fragments_is_not_kept() {
+        let skipped = Skipped::default();
+        let mut filter = Frames::new(1_000, skipped.clone());
+        let mut out = Vec::new();
+        let fragments = [&b"\x01\x00"[..], &[0; 200_000]].concat();
+        let mut input: &[u8] = &[ANSWER, &fragments].concat();
+        while !input.is_empty() {
+            let used = filter.take(input, &mut out);
+            input = &input[used..];
+            assert!(filter.held.len() <= 2_000);
+        }
+        assert_eq!(out, ANSWER);
     }
 
     #[tokio::test]

@@ -32,7 +32,7 @@ const RESULT: &str = "application/x-git-receive-pack-result";
 const HEAD: Duration = Duration::from_secs(60);
 /// For so much of it, which is all of it for most: nobody has judged yet whether the push is worth
 /// its slot.
-const SHORT_HEAD: Duration = Duration::from_secs(10);
+const SHORT_HEAD: Duration = Duration::from_secs(20);
 const SHORT_HEAD_BYTES: usize = 64 * 1024;
 /// While the objects are checked, so that nothing on the way takes the silence for death.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);

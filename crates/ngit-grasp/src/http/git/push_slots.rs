@@ -105,7 +105,10 @@ impl PushSlots {
             }
             let heads = |slot: &Slot| scope.holds(slot) && slot.class == Class::Unjudged;
             let victim = self.victim(heads, network, Some(now));
-            return victim.map(Some).ok_or(scope.busy());
+            // Signed states are cheap, too: whoever holds most of a full server makes way.
+            let is_full = matches!(scope, Scope::Server) && is_full(of);
+            let largest = || is_full.then(|| self.victim(|_| true, network, None))?;
+            return victim.or_else(largest).map(Some).ok_or(scope.busy());
         }
         Ok(None)
     }
