@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
@@ -278,10 +277,6 @@ impl Core {
     /// Makes held events durable; their submitters are answered when they are.
     pub(super) fn write_down(&mut self, ids: Vec<EventId>) {
         let job = Job(self.next_job);
-        // The next start believes the wall clock: what is written while that is in doubt must not
-        // be over then.
-        let ahead = self.now.unix.0.saturating_sub(self.believed().0);
-        let ahead = Duration::from_secs(ahead);
         let mut changes = Vec::new();
         for id in &ids {
             let Some(held) = self.purgatory.get_mut(id) else {
@@ -292,7 +287,7 @@ impl Core {
             }
             changes.push(Change::Hold {
                 event: Arc::clone(&held.event),
-                until: held.until.saturating_add(ahead),
+                until: held.until,
                 remembered: held.remembered,
             });
         }
