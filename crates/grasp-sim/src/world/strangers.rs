@@ -9,7 +9,9 @@ use fastrand::Rng;
 use grasp_core::admit::Refusal;
 use grasp_core::git::RefName;
 use grasp_core::push::{Command, Decision, PushRefusal};
-use grasp_core::{Answer, EventId, Limits, Network, Origin, Pubkey, PushId, RepoId, Ticket};
+use grasp_core::{
+    Answer, EventId, Limits, Network, Origin, Pubkey, PushId, RepoId, Ticket, Timestamp,
+};
 
 use super::{Happening, World};
 use crate::forge;
@@ -250,7 +252,11 @@ impl World<'_> {
         if waiting + 1 < limits.held_of_strangers().events {
             return Err(format!("{id} makes way, and {waiting} wait"));
         }
+        // This stay is over. If it is held again, the promise is another one.
         self.acknowledged.remove(id);
+        if let Some(row) = self.disk.once_held.get_mut(id) {
+            row.until = Timestamp(0);
+        }
         Ok(())
     }
 }
