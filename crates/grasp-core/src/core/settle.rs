@@ -506,6 +506,9 @@ impl Core {
     pub(super) fn is_unwritten(&self, held: &Held) -> bool {
         let ready = match &held.needs {
             Needs::State(announcement) => !self.creating.contains_key(&announcement.repo),
+            // It came again, too early, while its earlier stay was being worked on; it is kept in
+            // memory alone.
+            Needs::Arrival(_) => false,
             _ => true,
         };
         let unwritten = match held.durability {

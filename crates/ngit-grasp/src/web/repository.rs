@@ -118,7 +118,10 @@ pub fn repository(mut found: Found<'_>, http_url: &str, domain: &str) -> Result<
     let tags = rows(&refs, &objects, budget, RefName::is_tag);
     let shown_name = text("name").filter(|name| !name.is_empty());
     let page = Page {
-        name: shortened(shown_name.unwrap_or(id.identifier.as_str()), MAX_NAME),
+        name: shortened(
+            shown_name.unwrap_or(id.identifier.as_str()),
+            MAX_DESCRIPTION,
+        ),
         description: shortened(text("description").unwrap_or_default(), MAX_DESCRIPTION),
         is_served: announcement.is_some(),
         clone_url: clone_url(http_url, id),
