@@ -245,7 +245,8 @@ impl World<'_> {
         }
     }
 
-    /// What made way for others is nobody's loss but the one's who held most.
+    /// What made way did so because all places were taken. That its holder had most is shown by the
+    /// tests of the holders, not here.
     pub(super) fn evicted(&mut self, id: &EventId) -> Result<(), String> {
         let limits = &self.policy.limits;
         let waiting = self.core.purgatory().waiting().events;

@@ -10,8 +10,8 @@ const INTRO: &str = "\
 
 <!-- Generated from the limits in the code; edits here are overwritten. -->
 
-Everything that strangers share has a bound, and a share for each of them, so that none takes it
-from the others. These are the defaults; [configuration](../configuration.md) changes them.
+What strangers share has a bound, and where the table names one, a share for each network or key,
+so that none takes it from the others; a dash means that there is no such share. These are the defaults; [configuration](../configuration.md) changes them.
 
 A network is an IPv4 address or an IPv6 /64; all /64 of a /56 together have twice its share, and
 all of a /48 four times. Loopback addresses and trusted proxies are not counted by network.
@@ -35,8 +35,8 @@ fn of_the_server() -> Vec<Bound> {
         in_all: default_of("NGIT_GIT_CONCURRENT"),
         per_network: default_of("NGIT_GIT_CONCURRENT_PER_IP"),
         per_key: Amount::None,
-        makes_way: "pushes of the network with most; a quarter is for pushes, half of it for \
-                    what a maintainer signed, and a new fetch is told to come back",
+        makes_way: "pushes of the network with most; a quarter is for pushes, of which what \
+                    nobody signed has half of all slots at most; a new fetch is told to come back",
     }]
 }
 

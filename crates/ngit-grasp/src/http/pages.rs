@@ -110,7 +110,7 @@ impl Pages {
         if let Some(entry) = cache.get(repo).filter(|entry| is_fresh(entry)) {
             return Arc::clone(entry);
         }
-        make_room(&mut cache);
+        evict_oldest(&mut cache);
         let entry = Entry::default();
         cache.insert(repo.clone(), Arc::clone(&entry));
         entry
@@ -129,7 +129,7 @@ fn is_fresh(entry: &Entry) -> bool {
 }
 
 /// A page is made a few times in a second at most, so that looking at all of them costs little.
-fn make_room(cache: &mut FxHashMap<RepoId, Entry>) {
+fn evict_oldest(cache: &mut FxHashMap<RepoId, Entry>) {
     cache.retain(|_, entry| is_fresh(entry));
     let pages = cache.values().filter_map(|entry| entry.get());
     let bytes: usize = pages.map(|page| page.text.len()).sum();
