@@ -62,8 +62,9 @@ impl Core {
         for repo in self.registry.owned_by(&event.pubkey) {
             self.unhost_until(&repo, event, facts);
         }
-        // One look at all of them does for many requests.
-        self.retry_later(Again::SweepTips);
+        // Its events are hidden by then, and one sweep does for many requests.
+        let first = EventId([0; 32]);
+        self.retry_later(Again::SweepTips(event.pubkey, first));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Change, Core, Errand, GitTask};
 use crate::clock::Mono;
 use crate::facts::Facts;
-use crate::id::EventId;
+use crate::id::{EventId, Pubkey};
 use crate::nip34::RepoId;
 
 /// Pause before something is tried again.
@@ -26,8 +26,8 @@ pub enum Again {
     Tip(RepoId, EventId),
     /// A tip that should be there.
     SetTip(RepoId, EventId),
-    /// Tips whose events may have gone, all of them.
-    SweepTips,
+    /// Tips of an author whose events may have gone, from that one on.
+    SweepTips(Pubkey, EventId),
     /// A held event whose turn had come.
     Event(EventId),
     /// The row of an event that is held no longer.
@@ -111,7 +111,7 @@ impl Core {
                     }
                 }
                 Again::SetTip(repo, id) => self.set_tips_again(&repo, vec![id], facts),
-                Again::SweepTips => self.remove_tips_without_event(facts),
+                Again::SweepTips(author, from) => self.sweep_tips(author, from, facts),
                 Again::Event(id) => {
                     self.reconsider(&id, facts);
                 }

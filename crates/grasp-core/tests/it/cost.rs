@@ -7,7 +7,7 @@ use grasp_core::{Answer, Event, EventId, GitTask, Kind, Pubkey};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, DEV, MAIN, MALLORY, MINUTE, Scene, announce, served, state, tool};
-use crate::stage::ALICE;
+use crate::stage::{ALICE, BOB};
 
 /// Of everybody else.
 fn key(n: u8) -> Pubkey {
@@ -17,9 +17,9 @@ fn key(n: u8) -> Pubkey {
 }
 
 /// Pull requests at a commit that is here, which are served at once.
-fn propose(scene: &mut Scene, many: u64) -> Vec<Arc<Event>> {
+fn propose(scene: &mut Scene, many: u64, author: Pubkey) -> Vec<Arc<Event>> {
     let tip = commit(1).to_string();
-    let made = |n| forge::pull_request(CAROL, scene.unix() - n, &[tool(ALICE)], &tip);
+    let made = |n| forge::pull_request(author, scene.unix() - n, &[tool(ALICE)], &tip);
     let made: Vec<_> = (0..many).map(made).collect();
     for event in &made {
         scene.import(event);
@@ -50,7 +50,7 @@ fn an_event_that_names_many_others_reads_none_of_them() {
 fn a_new_version_of_an_announcement_reads_no_pull_request() {
     let mut scene = Scene::new();
     served(&mut scene, ALICE, &[]);
-    propose(&mut scene, 100);
+    propose(&mut scene, 100, CAROL);
     // Somebody's update waits elsewhere for a pull request that is not here.
     let early = forge::update(
         CAROL,
@@ -74,7 +74,7 @@ fn a_new_version_of_an_announcement_reads_no_pull_request() {
 fn a_repository_that_comes_back_without_its_objects_reads_few_pull_requests_at_once() {
     let mut scene = Scene::new();
     served(&mut scene, ALICE, &[]);
-    propose(&mut scene, 100);
+    propose(&mut scene, 100, CAROL);
     scene.pass(MINUTE);
     scene.reads.take_most();
     let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
@@ -93,12 +93,34 @@ fn a_repository_that_comes_back_without_its_objects_reads_few_pull_requests_at_o
 fn a_check_of_a_repository_reads_no_pull_request() {
     let mut scene = Scene::new();
     served(&mut scene, ALICE, &[]);
-    let made = propose(&mut scene, 100);
+    let made = propose(&mut scene, 100, CAROL);
     scene.reads.take_most();
     scene.restart();
     assert!(made.iter().all(|event| scene.serves(event)));
     let most = scene.reads.take_most();
     assert!(most <= 4, "{most}");
+}
+
+#[test]
+fn an_author_who_vanishes_costs_what_he_had_and_little_at_once() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let mut made = propose(&mut scene, 300, CAROL);
+    made.extend(propose(&mut scene, 300, BOB));
+    scene.pass(MINUTE);
+    scene.reads.take_most_looked_for();
+    let vanish = |scene: &mut Scene, author| {
+        let request = forge::about(author, 62, scene.unix(), "relay", "ALL_RELAYS");
+        assert_eq!(scene.publish(&request), Answer::Accepted);
+        scene.pass(MINUTE);
+        scene.reads.take_most_looked_for()
+    };
+    let looked_for = vanish(&mut scene, MALLORY);
+    assert!(looked_for <= 4, "{looked_for} for a stranger");
+    let looked_for = vanish(&mut scene, CAROL);
+    assert!((300..=310).contains(&looked_for), "{looked_for}");
+    let has_tip = |event: &Arc<Event>| scene.repo(&tool(ALICE)).tips.contains_key(&event.id);
+    assert_eq!(made.iter().filter(|event| has_tip(event)).count(), 300);
 }
 
 /// Everybody maintains everybody's "tool", and each has signed the state that it has.

@@ -10,22 +10,37 @@ use grasp_core::nip34::Rank;
 use grasp_core::{Event, EventId, Facts, Kind, RepoId, StoreOutcome};
 use grasp_sim::disk::Disk;
 
-/// Events that were read whole for one input, and the most that any input took.
+/// Events that were read whole for one input, and the most that any input took; and how often one
+/// was looked for at all.
 #[derive(Debug, Default)]
 pub struct Reads {
     now: Cell<usize>,
     most: Cell<usize>,
+    looked_for: Cell<usize>,
+    most_looked_for: Cell<usize>,
 }
 
 impl Reads {
     pub fn of_one_input<'a>(&'a self, disk: &'a Disk) -> Counted<'a> {
         self.now.set(0);
+        self.looked_for.set(0);
         Counted { disk, reads: self }
     }
 
     /// The most since this was asked last.
     pub fn take_most(&self) -> usize {
         self.most.take()
+    }
+
+    /// The most that one input looked for since this was asked last.
+    pub fn take_most_looked_for(&self) -> usize {
+        self.most_looked_for.take()
+    }
+
+    fn count_look(&self) {
+        self.looked_for.set(self.looked_for.get() + 1);
+        let most = self.most_looked_for.get().max(self.looked_for.get());
+        self.most_looked_for.set(most);
     }
 
     fn count(&self, events: usize) {
@@ -41,6 +56,7 @@ pub struct Counted<'a> {
 
 impl Facts for Counted<'_> {
     fn kind_of(&self, id: &EventId) -> Option<Kind> {
+        self.reads.count_look();
         self.disk.kind_of(id)
     }
 
