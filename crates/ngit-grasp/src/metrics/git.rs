@@ -13,7 +13,15 @@ use crate::status::GitTraffic;
 pub const ACCEPTED: &str = "accepted";
 pub const SERVED: &str = "served";
 
-const FETCHES: [&str; 6] = [SERVED, "refs", "refused", "malformed", "failed", "aborted"];
+const FETCHES: [&str; 7] = [
+    SERVED,
+    "refs",
+    "refused",
+    "malformed",
+    "failed",
+    "aborted",
+    "evicted",
+];
 
 pub struct GitMetrics {
     pub running: IntGauge,

@@ -153,3 +153,46 @@ async fn dripping_pushes_of_strangers_keep_no_maintainer_out() {
     let dir = server.data_dir().join("git");
     eventually("nothing is left", || async { leftovers(&dir).is_empty() }).await;
 }
+
+/// A clone of all of it whose answer nobody reads.
+fn deaf_fetch(server: &Server, project: &Project, tip: &str, address: &str) -> TcpStream {
+    let question = [pkt(&format!("want {tip} agent=test\n")), b"0000".to_vec()].concat();
+    let question = [question, pkt("done\n")].concat();
+    let length = question.len().to_string();
+    let headers = [
+        ("Content-Length", length.as_str()),
+        ("x-forwarded-for", address),
+    ];
+    let path = format!("{}/git-upload-pack", path(server, project));
+    let mut stream = tcp(server.addr());
+    let text = head("POST", &path, &headers);
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.write_all(&question).unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_clones_that_read_nothing_keep_nobody_from_cloning() {
+    let server = grasp_with(&[FROM_ELSEWHERE]);
+    let mut bystander = Bystander::settle(&server).await;
+    let mut deaf = Vec::new();
+    // As many as three networks may have, in as many repositories as that takes.
+    for n in 0..3 {
+        let (project, tree) = (Project::new(&Author::new(n), "large"), WorkTree::new());
+        let mut client = hosted(&server, &project, &tree).await;
+        // More than the buffers of a connection take.
+        tree.commit_noise("noise", n, 16 << 20);
+        let (tip, _) = next_state(&mut client, &project, &tree, now()).await;
+        tree.git(&["push", "-q", &project.url(&server), "main"]);
+        let address = format!("203.0.113.{n}");
+        deaf.extend((0..16).map(|_| deaf_fetch(&server, &project, &tip, &address)));
+    }
+    let running = || async { metric(&server, "ngit_git_running") >= 48.0 };
+    eventually("all slots for fetches are taken", running).await;
+    let ((), waits) = bystander.during(std::future::ready(())).await;
+    let longest = waits.longest();
+    assert!(longest < Duration::from_secs(5), "{waits:?}");
+    assert!(metric(&server, "ngit_git_running") >= 40.0, "few make way");
+    drop(deaf);
+    assert_no_slot_is_taken(&server).await;
+}

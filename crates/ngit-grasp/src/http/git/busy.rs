@@ -1,5 +1,5 @@
 //! How much git work at once: in all, per repository, per address. Whoever finds no place is told
-//! to come back. Which pushes come first is in `push_slots`.
+//! to come back, unless somebody who holds more makes way: `push_slots` and `fetch_slots` say who.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,10 @@ use grasp_core::shares::{Exceeded, NetworkShares, ShareLimits};
 use grasp_core::{Network, RepoId};
 use prometheus::IntGauge;
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 
-use super::push_slots::PushSlots;
+use super::fetch_slots::FetchSlots;
+use super::push_slots::{PushSlots, Scope};
 
 const RETRY_AFTER_SECS: &str = "5";
 
@@ -32,12 +34,10 @@ pub struct Places {
 }
 
 impl Places {
-    /// A quarter is left to others, whoever they come from.
-    fn but_a_quarter(self) -> Self {
-        Self {
-            in_all: self.in_all - self.in_all / 4,
-            per_repo: self.per_repo - self.per_repo / 4,
-            ..self
+    fn of(self, scope: Scope<'_>) -> usize {
+        match scope {
+            Scope::Server => self.in_all,
+            Scope::Repository(_) => self.per_repo,
         }
     }
 
@@ -61,16 +61,35 @@ impl Places {
 struct Inside {
     shares: NetworkShares,
     repos: FxHashMap<RepoId, usize>,
-    /// Those of them that push.
+    /// Those of them that push, and those that fetch.
     pushes: PushSlots,
+    fetches: FetchSlots,
+}
+
+/// What a slot is held for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// Its number among the pushes.
+    Push(u64),
+    /// Its number among the fetches.
+    Fetch(u64),
+    Other,
 }
 
 impl Inside {
-    fn is_full(&self, places: Places, repo: Option<&RepoId>) -> bool {
-        match repo {
-            Some(repo) => self.repos.get(repo).copied().unwrap_or(0) >= places.per_repo,
-            None => self.shares.total() >= places.in_all as u64,
-        }
+    fn is_full(&self, places: Places, scope: Scope<'_>) -> bool {
+        let held = match scope {
+            Scope::Repository(repo) => self.repos.get(repo).copied().unwrap_or(0),
+            Scope::Server => usize::try_from(self.shares.total()).unwrap_or(usize::MAX),
+        };
+        held >= places.of(scope)
+    }
+
+    /// Readers are many and may be slow, pushes wait for what they bring: neither has the quarter
+    /// that is kept for the other.
+    fn is_full_for(&self, of_its_kind: usize, places: Places, scope: Scope<'_>) -> bool {
+        let slots = places.of(scope);
+        of_its_kind >= slots - slots / 4 || self.is_full(places, scope)
     }
 
     fn take(
@@ -79,11 +98,10 @@ impl Inside {
         repo: &RepoId,
         network: Option<Network>,
     ) -> Result<(), Busy> {
-        if self.is_full(places, None) {
-            return Err(Busy::Server);
-        }
-        if self.is_full(places, Some(repo)) {
-            return Err(Busy::Repository);
+        for scope in [Scope::Server, Scope::Repository(repo)] {
+            if self.is_full(places, scope) {
+                return Err(scope.busy());
+            }
         }
         let taken = self.shares.take(network, 1, places.shares());
         taken.map_err(Busy::from)?;
@@ -102,6 +120,28 @@ impl Inside {
             self.give_back(&repo, network);
         }
     }
+
+    fn evict_fetch(&mut self, fetch: u64) {
+        if let Some((repo, network)) = self.fetches.evict(fetch) {
+            self.give_back(&repo, network);
+        }
+    }
+
+    /// Told when the slot is taken away.
+    fn evicted(&self, work: Work) -> Evicted {
+        let told = match work {
+            Work::Push(push) => self.pushes.evicted(push),
+            Work::Fetch(fetch) => self.fetches.evicted(fetch),
+            Work::Other => return Evicted::Never,
+        };
+        told.map_or(Evicted::Already, Evicted::When)
+    }
+}
+
+enum Evicted {
+    Never,
+    Already,
+    When(Arc<Notify>),
 }
 
 /// One place, given back when the last of its clones is dropped: whoever asked may be gone while a
@@ -115,8 +155,7 @@ struct Place {
     turnstile: Arc<Turnstile>,
     repo: RepoId,
     network: Option<Network>,
-    /// Its number among the pushes.
-    push: Option<u64>,
+    work: Work,
 }
 
 /// What is full.
@@ -137,16 +176,29 @@ impl Turnstile {
     }
 
     pub fn enter(self: &Arc<Self>, repo: &RepoId, network: Option<Network>) -> Result<Turn, Busy> {
-        self.enter_within(self.places, repo, network)
+        self.inside().take(self.places, repo, network)?;
+        Ok(self.turn(repo, network, Work::Other))
     }
 
-    /// For fetches: readers are many and may be slow, and must not keep maintainers from pushing.
-    pub fn enter_behind(
+    /// For a fetch. Where there is no slot left, another one may have to make way.
+    pub fn enter_fetch(
         self: &Arc<Self>,
         repo: &RepoId,
         network: Option<Network>,
     ) -> Result<Turn, Busy> {
-        self.enter_within(self.places.but_a_quarter(), repo, network)
+        let now = Instant::now();
+        let mut inside = self.inside();
+        self.check_share(&inside, network)?;
+        for scope in [Scope::Repository(repo), Scope::Server] {
+            if inside.is_full_for(inside.fetches.count(scope), self.places, scope) {
+                let victim = inside.fetches.victim(scope, network, now);
+                inside.evict_fetch(victim.ok_or(scope.busy())?);
+            }
+        }
+        inside.take(self.places, repo, network)?;
+        let fetch = inside.fetches.insert(repo.clone(), network);
+        drop(inside);
+        Ok(self.turn(repo, network, Work::Fetch(fetch)))
     }
 
     /// For a push whose commands are to be read. Where there is no room, another one that is no
@@ -158,14 +210,12 @@ impl Turnstile {
     ) -> Result<Turn, Busy> {
         let now = Instant::now();
         let mut inside = self.inside();
-        let share = inside.shares.check(network, 1, self.places.shares());
-        if share == Err(Exceeded::Network) {
-            return Err(Busy::Address);
-        }
+        self.check_share(&inside, network)?;
         // One for the repository, one for the server.
         for _ in 0..2 {
-            let is_full = |repo: Option<&RepoId>| inside.is_full(self.places, repo);
             let pushes = &inside.pushes;
+            let is_full =
+                |scope: Scope<'_>| inside.is_full_for(pushes.count_in(scope), self.places, scope);
             match pushes.makes_way(self.places, repo, network, is_full, now)? {
                 Some(push) => inside.evict(push),
                 None => break,
@@ -174,26 +224,24 @@ impl Turnstile {
         inside.take(self.places, repo, network)?;
         let push = inside.pushes.insert(repo.clone(), network, now);
         drop(inside);
-        Ok(self.turn(repo, network, Some(push)))
+        Ok(self.turn(repo, network, Work::Push(push)))
     }
 
-    fn enter_within(
-        self: &Arc<Self>,
-        places: Places,
-        repo: &RepoId,
-        network: Option<Network>,
-    ) -> Result<Turn, Busy> {
-        self.inside().take(places, repo, network)?;
-        Ok(self.turn(repo, network, None))
+    /// Nobody makes way for a network that has its share.
+    fn check_share(&self, inside: &Inside, network: Option<Network>) -> Result<(), Busy> {
+        match inside.shares.check(network, 1, self.places.shares()) {
+            Err(Exceeded::Network) => Err(Busy::Address),
+            Ok(()) | Err(Exceeded::InAll) => Ok(()),
+        }
     }
 
-    fn turn(self: &Arc<Self>, repo: &RepoId, network: Option<Network>, push: Option<u64>) -> Turn {
+    fn turn(self: &Arc<Self>, repo: &RepoId, network: Option<Network>, work: Work) -> Turn {
         self.running.inc();
         let place = Place {
             turnstile: Arc::clone(self),
             repo: repo.clone(),
             network,
-            push,
+            work,
         };
         Turn {
             place: Arc::new(place),
@@ -208,7 +256,7 @@ impl Turnstile {
 impl Turn {
     /// The commands of this push are judged. Whoever holds more of its class may have to make way.
     pub fn judged(&self, backing: Backing) -> Result<(), Busy> {
-        let Some(push) = self.place.push else {
+        let Work::Push(push) = self.place.work else {
             return Ok(());
         };
         let turnstile = &self.place.turnstile;
@@ -222,21 +270,35 @@ impl Turn {
     /// What this push was waited for has come: its commands, or its pack. Nobody takes its slot
     /// away while it waits for us.
     pub fn received(&self) {
-        if let Some(push) = self.place.push {
+        if let Work::Push(push) = self.place.work {
             self.place.turnstile.inside().pushes.received(push);
         }
     }
 
-    /// Ends when the slot of this push is taken away.
+    /// A part of the answer to this fetch waits for its reader.
+    pub fn offer(&self) {
+        if let Work::Fetch(fetch) = self.place.work {
+            let now = Instant::now();
+            self.place.turnstile.inside().fetches.offer(fetch, now);
+        }
+    }
+
+    /// The reader has taken so much.
+    pub fn took(&self, bytes: usize) {
+        if let Work::Fetch(fetch) = self.place.work {
+            let mut inside = self.place.turnstile.inside();
+            inside.fetches.took(fetch, bytes as u64, Instant::now());
+        }
+    }
+
+    /// Ends when the slot of this push or fetch is taken away.
     pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
-        let inside = self.place.turnstile.inside();
-        let push = self.place.push.map(|push| inside.pushes.evicted(push));
+        let evicted = self.place.turnstile.inside().evicted(self.place.work);
         async move {
-            match push {
-                Some(Some(evicted)) => evicted.notified().await,
-                // It has been taken away already.
-                Some(None) => {}
-                None => std::future::pending().await,
+            match evicted {
+                Evicted::When(told) => told.notified().await,
+                Evicted::Already => {}
+                Evicted::Never => std::future::pending().await,
             }
         }
     }
@@ -245,7 +307,11 @@ impl Turn {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inside = self.turnstile.inside();
-        let holds = self.push.is_none_or(|push| inside.pushes.remove(push));
+        let holds = match self.work {
+            Work::Push(push) => inside.pushes.remove(push),
+            Work::Fetch(fetch) => inside.fetches.remove(fetch),
+            Work::Other => true,
+        };
         if holds {
             inside.give_back(&self.repo, self.network);
         }
@@ -332,13 +398,45 @@ mod tests {
         };
         let turnstile = Turnstile::new(places, IntGauge::new("g", "g").unwrap());
         let repo = |n: u8| RepoId::new(Pubkey([n; 32]), Identifier::parse("r").unwrap());
-        let fetch = |n| turnstile.enter_behind(&repo(n), None);
+        let fetch = |n| turnstile.enter_fetch(&repo(n), None);
         let mut fetches: Vec<Turn> = (0..3).map(|_| fetch(1).ok().unwrap()).collect();
         assert_eq!(fetch(1).err(), Some(Busy::Repository));
-        let _push = turnstile.enter(&repo(1), None).ok().unwrap();
-        fetches.extend((0..2).map(|_| fetch(2).ok().unwrap()));
+        let _push = turnstile.enter_push(&repo(1), None).ok().unwrap();
+        fetches.extend((0..3).map(|_| fetch(2).ok().unwrap()));
         assert_eq!(fetch(3).err(), Some(Busy::Server));
-        assert!(turnstile.enter(&repo(3), None).is_ok());
+        assert!(turnstile.enter_push(&repo(3), None).is_ok());
+    }
+
+    #[test]
+    fn pushes_of_signed_states_leave_slots_to_fetches() {
+        let turnstile = turnstile();
+        let mut pushes = Vec::new();
+        // Everybody may sign states for repositories of his own.
+        for n in 0..64 {
+            if let Ok(push) = turnstile.enter_push(&repo(n), network(n)) {
+                push.received();
+                assert_eq!(push.judged(Backing::State), Ok(()));
+                push.received();
+                pushes.push(push);
+            }
+        }
+        assert_eq!(pushes.len(), 48);
+        let fetches = (100..116).map(|n| turnstile.enter_fetch(&repo(n), network(n)));
+        assert!(fetches.collect::<Vec<_>>().iter().all(Result::is_ok));
+    }
+
+    #[tokio::test]
+    async fn readers_of_a_few_networks_do_not_close_it_to_others() {
+        let turnstile = turnstile();
+        let slow: Vec<Turn> = (0..48)
+            .map(|n| turnstile.enter_fetch(&repo(n), network(n % 3)).unwrap())
+            .collect();
+        let _newcomer = turnstile.enter_fetch(&repo(99), network(9)).unwrap();
+        let evicted = slow.iter().map(|turn| Box::pin(turn.evicted()));
+        futures_util::future::select_all(evicted).await;
+        assert_eq!(turnstile.inside().shares.total(), 48);
+        drop(slow);
+        assert_eq!(turnstile.inside().shares.total(), 1);
     }
 
     const PLACES: Places = Places {
@@ -388,7 +486,7 @@ mod tests {
             }
             // And to readers what they had.
             for n in 100..108 {
-                pushes.push(turnstile.enter_behind(&repo(2), network(n)).unwrap());
+                pushes.push(turnstile.enter_fetch(&repo(2), network(n)).unwrap());
             }
             assert!(drips.len() >= 4, "{backing:?}");
         }

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use grasp_git::{GitError, LsRefs, Protocol, Repo, ServeLimits, Served, pktline, upload_pack};
 use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
 
 use super::body::{self, Reader, UnknownEncoding};
 use super::busy::Turn;
@@ -61,7 +62,7 @@ impl GitSite {
                     started: Instant::now(),
                     began: false,
                     ended: false,
-                    _turn: turn,
+                    turn,
                 };
                 git_response(RESULT, sending.into_body())
             }
@@ -107,6 +108,11 @@ async fn read_question(body: &mut Reader, protocol: Protocol) -> io::Result<Ques
     }
 }
 
+/// The slot was needed for somebody who holds fewer, or whose line is quicker.
+#[derive(Debug, thiserror::Error)]
+#[error("made way for other readers, try again in a moment")]
+struct Evicted;
+
 /// The answer on its way. Dropping it, as happens when the client goes, ends the git process.
 struct Sending {
     served: Served,
@@ -115,15 +121,46 @@ struct Sending {
     /// Something of it is sent.
     began: bool,
     ended: bool,
-    _turn: Turn,
+    turn: Turn,
 }
 
 impl Sending {
+    /// A task of its own passes it on, so that git ends when the slot is taken away, however long
+    /// the reader takes over what it has.
     fn into_body(self) -> Body {
-        Body::from_stream(stream::unfold(self, |mut sending| async {
-            let chunk = sending.next().await?;
-            Some((chunk, sending))
-        }))
+        let (chunks, mut taken) = mpsc::channel(1);
+        tokio::spawn(self.send(chunks));
+        Body::from_stream(stream::poll_fn(move |cx| taken.poll_recv(cx)))
+    }
+
+    async fn send(mut self, chunks: mpsc::Sender<io::Result<Bytes>>) {
+        let evicted = self.turn.evicted();
+        tokio::select! {
+            () = self.send_all(&chunks) => return,
+            () = evicted => self.end("evicted"),
+        }
+        drop(self);
+        // What is not whole must not look so; the reader may be gone.
+        let _ = chunks.send(Err(io::Error::other(Evicted))).await;
+    }
+
+    /// Until there is no more of it, or nobody who takes it.
+    async fn send_all(&mut self, chunks: &mpsc::Sender<io::Result<Bytes>>) {
+        loop {
+            let chunk = tokio::select! {
+                chunk = self.next() => chunk,
+                () = chunks.closed() => return,
+            };
+            let Some(chunk) = chunk else {
+                return;
+            };
+            let bytes = chunk.as_ref().map_or(0, Bytes::len);
+            self.turn.offer();
+            if chunks.send(chunk).await.is_err() {
+                return;
+            }
+            self.turn.took(bytes);
+        }
     }
 
     /// Ends only when all of it is sent: an answer that git did not finish must not look whole.

@@ -4,6 +4,7 @@
 mod body;
 mod busy;
 mod fetch;
+mod fetch_slots;
 mod push;
 mod push_slots;
 mod route;
@@ -148,7 +149,7 @@ impl GitSite {
 
     fn enter(&self, route: &Route, client: Client, is_post: bool) -> Result<Turn, Busy> {
         match route.endpoint {
-            Endpoint::UploadPack if is_post => self.work.enter_behind(&route.repo, client.network),
+            Endpoint::UploadPack if is_post => self.work.enter_fetch(&route.repo, client.network),
             Endpoint::ReceivePack if is_post => self.work.enter_push(&route.repo, client.network),
             _ => self.look(&route.repo, client),
         }

@@ -56,20 +56,20 @@ pub struct PushSlots {
 
 /// Where slots are scarce.
 #[derive(Debug, Clone, Copy)]
-enum Scope<'a> {
+pub enum Scope<'a> {
     Server,
     Repository(&'a RepoId),
 }
 
 impl Scope<'_> {
-    fn holds(self, slot: &Slot) -> bool {
+    pub fn holds(self, of: &RepoId) -> bool {
         match self {
             Scope::Server => true,
-            Scope::Repository(repo) => slot.repo == *repo,
+            Scope::Repository(repo) => of == repo,
         }
     }
 
-    fn busy(self) -> Busy {
+    pub fn busy(self) -> Busy {
         match self {
             Scope::Server => Busy::Server,
             Scope::Repository(_) => Busy::Repository,
@@ -91,22 +91,22 @@ impl PushSlots {
         places: Places,
         repo: &RepoId,
         network: Option<Network>,
-        is_full: impl Fn(Option<&RepoId>) -> bool,
+        is_full: impl Fn(Scope<'_>) -> bool,
         now: Instant,
     ) -> Result<Option<u64>, Busy> {
         let scopes = [
-            (Scope::Repository(repo), places.per_repo, Some(repo)),
-            (Scope::Server, places.in_all, None),
+            (Scope::Repository(repo), places.per_repo),
+            (Scope::Server, places.in_all),
         ];
-        for (scope, slots, of) in scopes {
-            let unbacked = self.count(|slot| scope.holds(slot) && !slot.class.has_state());
-            if unbacked < part(slots, 2) && !is_full(of) {
+        for (scope, slots) in scopes {
+            let unbacked = self.count(|slot| scope.holds(&slot.repo) && !slot.class.has_state());
+            if unbacked < part(slots, 2) && !is_full(scope) {
                 continue;
             }
-            let heads = |slot: &Slot| scope.holds(slot) && slot.class == Class::Unjudged;
+            let heads = |slot: &Slot| scope.holds(&slot.repo) && slot.class == Class::Unjudged;
             let victim = self.victim(heads, network, Some(now));
             // Signed states are cheap, too: whoever holds most of a full server makes way.
-            let is_full = matches!(scope, Scope::Server) && is_full(of);
+            let is_full = matches!(scope, Scope::Server) && is_full(scope);
             let largest = || is_full.then(|| self.victim(|_| true, network, None))?;
             return victim.or_else(largest).map(Some).ok_or(scope.busy());
         }
@@ -226,7 +226,7 @@ impl PushSlots {
             (Scope::Server, places.in_all),
         ];
         for (scope, slots) in scopes {
-            let of_class = |slot: &Slot| scope.holds(slot) && class(slot);
+            let of_class = |slot: &Slot| scope.holds(&slot.repo) && class(slot);
             if self.count(of_class) < part(slots, divisor) {
                 continue;
             }
@@ -234,6 +234,10 @@ impl PushSlots {
             return victim.map(Some).ok_or(scope.busy());
         }
         Ok(None)
+    }
+
+    pub fn count_in(&self, scope: Scope<'_>) -> usize {
+        self.count(|slot| scope.holds(&slot.repo))
     }
 
     fn count(&self, of: impl Fn(&Slot) -> bool) -> usize {
@@ -278,7 +282,7 @@ impl PushSlots {
 }
 
 /// Everything that one customer may hold.
-fn widest(network: Network) -> Network {
+pub fn widest(network: Network) -> Network {
     network
         .levels()
         .last()
