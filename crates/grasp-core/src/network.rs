@@ -37,6 +37,12 @@ impl Network {
         own.chain(around)
     }
 
+    /// Everything that one customer may hold.
+    pub fn widest(self) -> Self {
+        let widest = self.levels().last();
+        widest.map_or(self, |(widest, _)| widest)
+    }
+
     fn v6(ip: Ipv6Addr, prefix: u8) -> Self {
         let mask = u128::MAX << (128 - u32::from(prefix));
         Self {
@@ -86,5 +92,7 @@ mod tests {
                 "2001:db8:1::/48 x4"
             ]
         );
+        let widest = of("2001:db8:1:234::9").widest();
+        assert_eq!(widest.to_string(), "2001:db8:1::/48");
     }
 }

@@ -1,5 +1,5 @@
-//! A bounded thing that strangers share. Each network and each other relay has a share of it, so
-//! that none holds all; whoever waits for more, waits for its own share first.
+//! A bounded thing that is held for moments only. Each network and each other relay has a share of
+//! it, so that none holds all; whoever waits for more, waits for its own share first.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -52,16 +52,10 @@ pub struct Account {
 }
 
 /// So much is held until this is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[must_use = "it is given back when it is dropped"]
 pub struct Permit {
-    parts: Vec<OwnedSemaphorePermit>,
-}
-
-impl Permit {
-    pub fn add(&mut self, more: Permit) {
-        self.parts.extend(more.parts);
-    }
+    _parts: Vec<OwnedSemaphorePermit>,
 }
 
 impl Quota {
@@ -115,7 +109,7 @@ impl Account {
             let taken = Arc::clone(level).try_acquire_many_owned(amount);
             parts.push(taken.map_err(|_| exceeded)?);
         }
-        Ok(Permit { parts })
+        Ok(Permit { _parts: parts })
     }
 
     /// Waits until there is so much. What is more than the holder may ever have counts as all that
@@ -127,7 +121,7 @@ impl Account {
             // These semaphores are never closed.
             parts.extend(Arc::clone(level).acquire_many_owned(amount).await.ok());
         }
-        Permit { parts }
+        Permit { _parts: parts }
     }
 
     pub fn at_most(&self, amount: usize) -> usize {
@@ -157,9 +151,9 @@ mod tests {
     fn a_network_has_its_share_and_no_more() {
         let quota = Quota::new(LIMITS);
         let one = account(&quota, "192.0.2.1");
-        let mut held = one.take(3).unwrap();
+        let mut held = vec![one.take(3).unwrap()];
         assert_eq!(one.take(2).unwrap_err(), Exceeded::Network);
-        held.add(account(&quota, "192.0.2.1").take(1).unwrap());
+        held.push(account(&quota, "192.0.2.1").take(1).unwrap());
         assert_eq!(one.take(1).unwrap_err(), Exceeded::Network);
         let other = account(&quota, "192.0.2.2").take(4);
         let relay = quota.account(Some(Holder::Relay(RelayNo(1)))).take(2);

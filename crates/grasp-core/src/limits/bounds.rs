@@ -95,7 +95,8 @@ impl Limits {
                 "connections",
                 each(1),
                 None,
-                "nobody; a new one is told to come back",
+                "the newest of the network with most; if none has more than the newcomer, it is told \
+                 to come back",
             ),
             row(
                 "events published",
@@ -107,7 +108,8 @@ impl Limits {
                 "bytes of events on their way to an answer",
                 bytes(self.ingest_shares()),
                 None,
-                "nobody; whoever has its share is not read until some of it is answered",
+                "nobody; it is held for moments, and whoever has its share is not read until some of \
+                 it is answered",
             ),
             row(
                 "subscriptions",
@@ -119,7 +121,7 @@ impl Limits {
                 "values in filters of subscriptions and waiting COUNTs",
                 numbers(self.filter_value_shares()),
                 None,
-                "nobody; a new subscription or COUNT is refused",
+                "the connection with most, of the network with most",
             ),
             row(
                 "filters filed under one value",
@@ -137,7 +139,7 @@ impl Limits {
                 "events in NEG sessions and in COUNTs of several filters",
                 numbers(self.neg_item_shares()),
                 None,
-                "nobody; a new session or COUNT is refused",
+                "the connection with most, of the network with most",
             ),
             row(
                 "bytes on their way to readers",

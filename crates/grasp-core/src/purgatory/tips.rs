@@ -39,7 +39,7 @@ pub struct EarlyTips {
 type Holder = Option<Network>;
 
 fn holder(network: Option<Network>) -> Holder {
-    network.and_then(|network| network.levels().last().map(|(widest, _)| widest))
+    network.map(Network::widest)
 }
 
 #[derive(Debug, Default)]

@@ -4,6 +4,9 @@ use grasp_core::Limits;
 use grasp_core::limits::{Amount, Bound};
 
 use super::settings::specs;
+use crate::http::{
+    LISTS_OF_REFS, PAGE_SLOTS, PAGES_PER_NETWORK, STATUS_STREAMS, STATUS_STREAMS_PER_NETWORK,
+};
 
 const INTRO: &str = "\
 # Bounds
@@ -30,20 +33,50 @@ pub fn markdown() -> String {
 
 /// What the core knows nothing of.
 fn of_the_server() -> Vec<Bound> {
-    vec![Bound {
-        what: "fetches and pushes of git clients",
-        in_all: default_of("NGIT_GIT_CONCURRENT"),
-        per_network: default_of("NGIT_GIT_CONCURRENT_PER_IP"),
+    let row = |what, in_all: u64, per_network: u64, makes_way| Bound {
+        what,
+        in_all: Amount::Number(in_all),
+        per_network: Amount::Number(per_network),
         per_key: Amount::None,
-        makes_way: "pushes of the network with most; a quarter is for pushes, of which what \
-                    nobody signed has half of all slots at most; a new fetch is told to come back",
-    }]
+        makes_way,
+    };
+    let git = |what, times, makes_way| {
+        let in_all = default_of("NGIT_GIT_CONCURRENT") * times;
+        let per_network = default_of("NGIT_GIT_CONCURRENT_PER_IP") * times;
+        row(what, in_all, per_network, makes_way)
+    };
+    vec![
+        git(
+            "fetches and pushes of git clients",
+            1,
+            "of fetches the slowest of the network with most, or one that takes next to nothing; \
+             of pushes one of the network with most. A quarter is for each, and what nobody \
+             signed has half of all slots at most",
+        ),
+        git(
+            "lists of refs that are read",
+            LISTS_OF_REFS as u64,
+            "nobody; they are quick, and a new one is told to come back",
+        ),
+        row(
+            "pages that are made",
+            PAGE_SLOTS as u64,
+            PAGES_PER_NETWORK,
+            "nobody; networks take turns, and 64 may wait",
+        ),
+        row(
+            "status pages that follow",
+            STATUS_STREAMS as u64,
+            STATUS_STREAMS_PER_NETWORK as u64,
+            "the newest of the network with most; operators have 16 of their own",
+        ),
+    ]
 }
 
-fn default_of(setting: &str) -> Amount {
+fn default_of(setting: &str) -> u64 {
     let spec = specs().iter().find(|spec| spec.env == setting);
     let number = spec.and_then(|spec| spec.default.parse().ok());
-    number.map_or(Amount::None, Amount::Number)
+    number.unwrap_or(0)
 }
 
 fn row(bound: &Bound) -> String {
@@ -64,8 +97,8 @@ mod tests {
     #[test]
     fn a_setting_that_a_row_names_exists() {
         for bound in of_the_server() {
-            assert_ne!(bound.in_all, Amount::None, "{}", bound.what);
-            assert_ne!(bound.per_network, Amount::None, "{}", bound.what);
+            assert_ne!(bound.in_all, Amount::Number(0), "{}", bound.what);
+            assert_ne!(bound.per_network, Amount::Number(0), "{}", bound.what);
         }
     }
 }

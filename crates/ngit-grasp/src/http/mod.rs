@@ -32,11 +32,14 @@ use tower::ServiceExt as _;
 
 use self::client_ip::ClientIp;
 use self::gate::{Gate, Slot};
+pub(crate) use self::git::LISTS_OF_REFS;
 use self::git::{Client, Endpoint, GitSite, Route};
 use self::operator::Operator;
+pub(crate) use self::pages::{PER_NETWORK as PAGES_PER_NETWORK, SLOTS as PAGE_SLOTS};
 use self::pages::{PageError, PageSlot, Pages};
 pub use self::server::Server;
 use self::status::StatusSite;
+pub(crate) use self::status::{STATUS_STREAMS, STATUS_STREAMS_PER_NETWORK};
 use crate::clock::unix_now;
 use crate::config::Config;
 use crate::driver;
@@ -136,7 +139,7 @@ impl Site {
 pub(crate) struct Transport {
     peer: SocketAddr,
     /// Counts the connection until the last user of it is gone.
-    _slot: Arc<Slot>,
+    slot: Arc<Slot>,
     /// Tells the server, by being dropped, that the connection has ended.
     _alive: mpsc::Sender<()>,
 }
@@ -255,20 +258,16 @@ fn websocket(
 ) -> Response<Body> {
     let counted = site.counted(transport, headers);
     // A direct peer was counted when it connected; behind a proxy the address is known only now.
-    let seat = match counted.filter(|ip| *ip != transport.peer.ip()) {
-        None => None,
-        Some(ip) => match site.gate.seat(ip) {
-            Some(seat) => Some(seat),
-            None => {
-                site.relay.metrics.connection_refused("per_ip");
-                return too_many_from(&site);
-            }
-        },
-    };
+    let counted_late = counted.filter(|ip| *ip != transport.peer.ip());
+    if let Some(Err(_)) = counted_late.map(|ip| transport.slot.count_for(Network::of(ip))) {
+        site.relay.metrics.connection_refused("per_ip");
+        return too_many_from(&site);
+    }
     let peer = Peer {
         network: counted.map(Network::of),
+        eviction: transport.slot.eviction().clone(),
     };
-    let counted = (transport.clone(), seat);
+    let counted = transport.clone();
     // Twice the limit reaches us, so that most large messages get an answer and not a cut.
     let most = site.relay.limits.message_bytes.saturating_mul(2);
     upgrade

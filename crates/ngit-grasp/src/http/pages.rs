@@ -12,12 +12,19 @@ use grasp_core::{Network, RepoId};
 use rustc_hash::FxHashMap;
 use tokio::sync::OnceCell;
 
+use crate::fair_slots::{FairSlots, Full, Permit};
+
 /// Pages that are made at once. Each reads for about a second at most, so that a stranger waits for
 /// two of another network, and git and relay have the other threads.
-const SLOTS: ShareLimits = ShareLimits {
-    in_all: 8,
-    per_network: 2,
+pub const SLOTS: usize = 8;
+/// Those that wait for a slot; networks take turns.
+const WAITING: usize = 64;
+/// Being made or waiting.
+const SHARES: ShareLimits = ShareLimits {
+    in_all: (SLOTS + WAITING) as u64,
+    per_network: PER_NETWORK,
 };
+pub const PER_NETWORK: u64 = 2;
 /// How old a page may be that is shown.
 const MAX_AGE: Duration = Duration::from_secs(2);
 /// Of all pages that are kept; one has 300 KiB at most and 10 KiB mostly.
@@ -30,7 +37,7 @@ const RETRY_AFTER_SECS: &str = "2";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageError {
     NotFound,
-    /// All slots are taken.
+    /// Too many wait.
     Busy,
     /// Those of this network are.
     BusyNetwork,
@@ -46,22 +53,38 @@ struct Page {
 
 type Entry = Arc<OnceCell<Page>>;
 
-#[derive(Default)]
 pub struct Pages {
-    slots: Arc<Mutex<NetworkShares>>,
+    slots: Arc<FairSlots>,
+    shares: Arc<Mutex<NetworkShares>>,
     cache: Mutex<FxHashMap<RepoId, Entry>>,
 }
 
-/// A place among those who make pages, given back when it is dropped.
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            slots: FairSlots::new(SLOTS, WAITING),
+            shares: Arc::default(),
+            cache: Mutex::default(),
+        }
+    }
+}
+
+/// One page may be made, until this is dropped.
 pub struct PageSlot {
-    slots: Arc<Mutex<NetworkShares>>,
+    _permit: Permit,
+    _share: Share,
+}
+
+/// One page of a network is being made or waits.
+struct Share {
+    shares: Arc<Mutex<NetworkShares>>,
     network: Option<Network>,
 }
 
-impl Drop for PageSlot {
+impl Drop for Share {
     fn drop(&mut self) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.give_back(self.network, 1);
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.give_back(self.network, 1);
     }
 }
 
@@ -79,7 +102,7 @@ impl Pages {
     {
         let entry = self.entry(repo);
         let made = entry.get_or_try_init(|| async {
-            let text = Bytes::from(make(self.slot(network)?).await?);
+            let text = Bytes::from(make(self.slot(network).await?).await?);
             let made = Instant::now();
             Ok(Page { made, text })
         });
@@ -92,16 +115,25 @@ impl Pages {
         }
     }
 
-    fn slot(&self, network: Option<Network>) -> Result<PageSlot, PageError> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots
-            .take(network, 1, SLOTS)
-            .map_err(|exceeded| match exceeded {
-                Exceeded::InAll => PageError::Busy,
-                Exceeded::Network => PageError::BusyNetwork,
-            })?;
-        let slots = Arc::clone(&self.slots);
-        Ok(PageSlot { slots, network })
+    /// Waits for its turn, in bounds.
+    async fn slot(&self, network: Option<Network>) -> Result<PageSlot, PageError> {
+        let share = self.share(network)?;
+        let permit = self.slots.acquire(network).await;
+        Ok(PageSlot {
+            _permit: permit.map_err(|Full| PageError::Busy)?,
+            _share: share,
+        })
+    }
+
+    fn share(&self, network: Option<Network>) -> Result<Share, PageError> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = shares.take(network, 1, SHARES);
+        taken.map_err(|exceeded| match exceeded {
+            Exceeded::InAll => PageError::Busy,
+            Exceeded::Network => PageError::BusyNetwork,
+        })?;
+        let shares = Arc::clone(&self.shares);
+        Ok(Share { shares, network })
     }
 
     /// A page that is fresh or being made, or an empty place for one.
@@ -210,20 +242,30 @@ mod tests {
                 pages.get(&repo(&name), network(from), make).await
             }
         };
-        let mut waiting = tokio::task::JoinSet::new();
-        for n in 0..SLOTS.in_all {
-            waiting.spawn(ask(n.to_string(), (n / SLOTS.per_network) as u8));
+        let mut made = tokio::task::JoinSet::new();
+        for n in 0..SLOTS {
+            made.spawn(ask(n.to_string(), (n / 2) as u8));
             tokio::task::yield_now().await;
         }
         let third = ask("other".to_owned(), 0).await;
         assert_eq!(third, Err(PageError::BusyNetwork));
-        let more = ask("other".to_owned(), 99).await;
-        assert_eq!(more, Err(PageError::Busy));
-        gate.notify_waiters();
-        while let Some(done) = waiting.join_next().await {
-            assert!(done.unwrap().is_ok());
+        // Somebody else waits, and is served when one of them is done.
+        made.spawn(ask("another".to_owned(), 99));
+        tokio::task::yield_now().await;
+        for n in 1..WAITING {
+            made.spawn(ask(format!("w{n}"), 100 + (n / 2) as u8));
+            tokio::task::yield_now().await;
         }
-        assert_eq!(pages.slots.lock().unwrap().total(), 0);
+        let more = ask("one more".to_owned(), 200).await;
+        assert_eq!(more, Err(PageError::Busy));
+        while !made.is_empty() {
+            gate.notify_waiters();
+            tokio::task::yield_now().await;
+            while let Some(done) = made.try_join_next() {
+                assert!(done.unwrap().is_ok());
+            }
+        }
+        assert_eq!(pages.shares.lock().unwrap().total(), 0);
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use grasp_core::Network;
 use http_body_util::Limited;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -103,14 +104,15 @@ impl Accept {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        match self.site.gate.enter(self.site.limited(peer.ip())) {
+        let network = self.site.limited(peer.ip()).map(Network::of);
+        match self.site.gate.enter(network) {
             Ok(slot) => {
                 tokio::spawn(self.clone().serve(stream, peer, slot));
             }
             Err(full) => {
                 let (status, reason) = match full {
                     Full::InAll => ("503 Service Unavailable", "full"),
-                    Full::PerIp => ("429 Too Many Requests", "per_ip"),
+                    Full::PerNetwork => ("429 Too Many Requests", "per_ip"),
                 };
                 self.site.relay.metrics.connection_refused(reason);
                 tokio::spawn(turn_away(stream, status));
@@ -122,11 +124,13 @@ impl Accept {
         // Answers are small and somebody waits for them.
         let _ = stream.set_nodelay(true);
         let limits = self.site.relay.limits.clone();
+        let metrics = Arc::clone(&self.site.relay.metrics);
         // A websocket has the same bound and a word for it: it comes first.
         let patience = limits.write_timeout.saturating_mul(2);
+        let eviction = slot.eviction().clone();
         let transport = Transport {
             peer,
-            _slot: Arc::new(slot),
+            slot: Arc::new(slot),
             _alive: self.alive.clone(),
         };
         let first_request = Arc::new(Notify::new());
@@ -158,6 +162,7 @@ impl Accept {
                 _ = connection.as_mut() => false,
                 () = first_request.notified() => true,
                 () = reached(&mut stopping, Phase::Stopping) => false,
+                _ = eviction.evicted() => false,
             }
         };
         if !timeout(limits.header_timeout, first).await.unwrap_or(false) {
@@ -165,6 +170,7 @@ impl Accept {
         }
         tokio::select! {
             _ = connection.as_mut() => {}
+            _ = eviction.evicted() => metrics.connection_refused("evicted"),
             () = reached(&mut stopping, Phase::Stopping) => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {

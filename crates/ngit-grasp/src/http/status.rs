@@ -13,6 +13,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse};
 use futures_util::{Stream, stream};
+use grasp_core::Network;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
@@ -29,8 +30,8 @@ const TICK: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// Streams at once: of strangers, of one of their addresses, and of operators, who always find
 /// room. A summary has 10 kB: 64 of them are 320 kB in a second.
-const MOST: usize = 64;
-const MOST_PER_ADDRESS: usize = 4;
+pub(crate) const STATUS_STREAMS: usize = 64;
+pub(crate) const STATUS_STREAMS_PER_NETWORK: usize = 4;
 const MOST_OPERATORS: usize = 16;
 
 /// A page that runs the one script of ours, and nothing else.
@@ -49,7 +50,7 @@ impl StatusSite {
     pub(super) fn new(config: &Config, lookout: Arc<Lookout>) -> Self {
         Self {
             lookout,
-            strangers: Gate::new(MOST, MOST_PER_ADDRESS),
+            strangers: Gate::new(STATUS_STREAMS, STATUS_STREAMS_PER_NETWORK),
             operators: Gate::new(MOST_OPERATORS, MOST_OPERATORS),
             name: config.relay_name.clone(),
         }
@@ -59,7 +60,7 @@ impl StatusSite {
     fn listen(&self, audience: Audience, counted: Option<IpAddr>) -> Option<Slot> {
         match audience {
             Audience::Operator => self.operators.enter(None).ok(),
-            Audience::Public => self.strangers.enter(counted).ok(),
+            Audience::Public => self.strangers.enter(counted.map(Network::of)).ok(),
         }
     }
 }
@@ -192,7 +193,7 @@ fn follow(visit: &Visit, audience: Audience) -> Response<Body> {
         ticks: ticks(),
         until: Instant::now() + LONGEST,
         phase: visit.site.relay.phase.clone(),
-        _slot: slot,
+        slot,
     };
     let mut response = Sse::new(updates.stream()).into_response();
     // Proxies that gather an answer before they pass it on would pass on nothing.
@@ -211,7 +212,7 @@ struct Updates {
     ticks: Interval,
     until: Instant,
     phase: watch::Receiver<Phase>,
-    _slot: Slot,
+    slot: Slot,
 }
 
 fn ticks() -> Interval {
@@ -228,11 +229,12 @@ impl Updates {
         })
     }
 
-    /// `None` when the server stops, and after a while.
+    /// `None` when the server stops, when others need the slot, and after a while.
     async fn next(&mut self) -> Option<Event> {
         tokio::select! {
             () = reached(&mut self.phase, Phase::Stopping) => return None,
             () = sleep_until(self.until) => return None,
+            _ = self.slot.eviction().evicted() => return None,
             _ = self.ticks.tick() => {}
         }
         let snapshot = tokio::select! {

@@ -62,8 +62,8 @@ impl RelayMetrics {
             )?,
             connections_refused: make.counters(
                 "ngit_connections_refused_total",
-                "Connections refused, by reason",
-                Label::closed("reason", &["full", "per_ip"]),
+                "Connections refused, or ended to make way for others, by reason",
+                Label::closed("reason", &["full", "per_ip", "evicted"]),
             )?,
             messages: make.counters(
                 "ngit_messages_total",

@@ -23,9 +23,10 @@ use self::subscriptions::Subscriptions;
 use super::live::ConnId;
 use super::message::{self, ClientMessage, Rejected};
 use super::outbox::{Out, Outbox};
-use super::windows::Held;
 use super::{Relay, query};
 use crate::clock::unix_now;
+use crate::evicting_quota::{QuotaMember, QuotaPermit};
+use crate::eviction::{Eviction, Scarce};
 use crate::ingest::{Lane, Reply, Room, Share, Word, signature};
 use crate::phase::{Phase, reached};
 
@@ -37,10 +38,12 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(4);
 
 /// Who is at the other end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub struct Peer {
     /// `None` is not counted: loopback and trusted proxies.
     pub network: Option<Network>,
+    /// Says when the connection has to make way.
+    pub eviction: Eviction,
 }
 
 /// Why a connection ends.
@@ -48,7 +51,10 @@ pub struct Peer {
 enum End {
     Gone,
     Idle,
+    /// A write took too long.
     TooSlow,
+    /// Others needed what it held.
+    Evicted(Scarce),
     TooLarge,
     Shutdown,
 }
@@ -58,7 +64,7 @@ enum End {
 struct Batch {
     frames: Vec<Utf8Bytes>,
     windows: Vec<OwnedSemaphorePermit>,
-    held: Vec<Held>,
+    held: Vec<QuotaPermit>,
 }
 
 pub struct Connection {
@@ -70,6 +76,8 @@ pub struct Connection {
     queue: mpsc::UnboundedReceiver<Out>,
     subs: Subscriptions,
     sessions: Sessions,
+    /// Of the events in sessions and counts.
+    items: Arc<QuotaMember>,
     counts: tokio::task::JoinSet<()>,
     /// `None` when the system gave no randomness: then nobody can authenticate.
     challenge: Option<String>,
@@ -91,7 +99,9 @@ pub struct Connection {
 impl Connection {
     pub fn new(relay: Arc<Relay>, peer: Peer, ws: WebSocket) -> Self {
         let limits = &relay.limits;
-        let (outbox, queue) = Outbox::new(limits, peer.network, &relay.windows);
+        let (outbox, queue) = Outbox::new(limits, peer.network, &peer.eviction, &relay.outboxes);
+        let items = relay.session_items.join(peer.network, &peer.eviction);
+        let values = relay.filter_values.join(peer.network, &peer.eviction);
         let id = relay.next_conn();
         relay.live.join(id, peer.network, outbox.clone());
         let mut ticks = interval(
@@ -104,11 +114,11 @@ impl Connection {
         relay.metrics.relay.connections.inc();
         Self {
             id,
-            peer,
             ws,
             queue,
-            subs: Subscriptions::new(Arc::clone(&relay), id, peer.network, outbox.clone()),
-            sessions: Sessions::new(Arc::clone(&relay), outbox.clone()),
+            subs: Subscriptions::new(Arc::clone(&relay), id, values, outbox.clone()),
+            sessions: Sessions::new(Arc::clone(&relay), outbox.clone(), Arc::clone(&items)),
+            items,
             counts: tokio::task::JoinSet::new(),
             challenge: challenge(),
             challenged: false,
@@ -116,6 +126,7 @@ impl Connection {
             in_flight: 0,
             lane: Lane::default(),
             share: relay.ingest.share(peer.network.map(Into::into)),
+            peer,
             parked: None,
             last_heard: Instant::now(),
             ticks,
@@ -133,7 +144,7 @@ impl Connection {
             }
         };
         tracing::debug!(network = ?self.peer.network, ?end, "connection ends");
-        if matches!(end, End::TooSlow) {
+        if matches!(end, End::TooSlow | End::Evicted(_)) {
             // What this reader did not take makes room for others at once.
             self.queue.close();
             while self.queue.try_recv().is_ok() {}
@@ -152,7 +163,7 @@ impl Connection {
             && self.in_flight < self.relay.limits.events_in_flight;
         tokio::select! {
             biased;
-            () = self.outbox.too_slow() => Err(End::TooSlow),
+            scarce = self.peer.eviction.evicted() => Err(End::Evicted(scarce)),
             Some(out) = self.queue.recv() => self.deliver(out).await,
             room = wait_for_room(&mut self.parked), if self.parked.is_some() => {
                 self.unpark(room);
@@ -361,7 +372,13 @@ impl Connection {
             Err(reason) => return Some(Rejected::Closed { sub, reason }),
         };
         let name = message::quote(&sub).into();
-        let count = query::count(Arc::clone(&self.relay), self.outbox.clone(), name, filters);
+        let count = query::count(
+            Arc::clone(&self.relay),
+            self.outbox.clone(),
+            Arc::clone(&self.items),
+            name,
+            filters,
+        );
         self.counts.spawn(async move {
             count.await;
             drop(values);
@@ -389,7 +406,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            () = self.outbox.too_slow() => Err(End::TooSlow),
+            scarce = self.peer.eviction.evicted() => Err(End::Evicted(scarce)),
             written = timeout(self.relay.limits.write_timeout, write) => match written {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(_)) => Err(End::Gone),
@@ -459,12 +476,13 @@ impl Connection {
         let (code, reason) = match end {
             End::Gone => (close_code::NORMAL, String::new()),
             End::Idle => (close_code::AWAY, "idle for too long".to_owned()),
-            End::TooSlow => {
+            End::TooSlow | End::Evicted(Scarce::Outbox) => {
                 self.relay.metrics.relay.slow_readers.inc();
-                (
-                    close_code::POLICY,
-                    "too slow: events were waiting and not read".to_owned(),
-                )
+                (close_code::POLICY, Scarce::Outbox.reason().to_owned())
+            }
+            End::Evicted(scarce) => {
+                self.relay.metrics.connection_refused("evicted");
+                (close_code::POLICY, scarce.reason().to_owned())
             }
             End::TooLarge => {
                 let reason = format!("message is larger than {} bytes", limits.message_bytes);

@@ -17,9 +17,9 @@ use self::bucket::Holder;
 use self::index::{Index, SubRef};
 use self::prepared::{Keyed, Prepared};
 use super::outbox::{LiveEvent, Out, Outbox, SubKey};
+use crate::evicting_quota::QuotaPermit;
 use crate::ingest::Room;
 use crate::metrics::Metrics;
-use crate::quota::Permit;
 
 /// Events that wait for delivery and hold no room in ingest any more, in KiB: 32 MiB. Beyond it an
 /// event keeps its room until it is delivered, so that this queue has a bound whatever happens.
@@ -39,7 +39,7 @@ enum Command {
         conn: ConnId,
         sub: SubKey,
         filters: Vec<Prepared>,
-        values: Permit,
+        values: Option<QuotaPermit>,
         opening: OwnedSemaphorePermit,
     },
     Unsubscribe {
@@ -91,7 +91,7 @@ impl Handle {
         conn: ConnId,
         sub: SubKey,
         filters: Vec<Filter>,
-        values: Permit,
+        values: Option<QuotaPermit>,
         opening: OwnedSemaphorePermit,
     ) {
         let filters = filters.into_iter();
@@ -168,7 +168,7 @@ struct Delivery {
 struct Reader {
     network: Option<Network>,
     outbox: Outbox,
-    subs: FxHashMap<SubKey, (SubRef, Permit)>,
+    subs: FxHashMap<SubKey, (SubRef, Option<QuotaPermit>)>,
 }
 
 impl Delivery {
@@ -204,7 +204,13 @@ impl Delivery {
         }
     }
 
-    fn subscribe(&mut self, conn: ConnId, sub: SubKey, filters: Vec<Prepared>, values: Permit) {
+    fn subscribe(
+        &mut self,
+        conn: ConnId,
+        sub: SubKey,
+        filters: Vec<Prepared>,
+        values: Option<QuotaPermit>,
+    ) {
         let Some(reader) = self.connections.get_mut(&conn) else {
             return;
         };

@@ -7,26 +7,24 @@ pub mod message;
 pub mod negentropy;
 pub mod outbox;
 mod query;
-mod readers;
-mod windows;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grasp_core::limiter::{Limiter, Rate};
-use grasp_core::shares::Exceeded;
+use grasp_core::shares::{Exceeded, ShareLimits};
 use grasp_core::{Limits, Network, Service};
 use grasp_store::Store;
 use tokio::sync::watch;
 
 use self::live::ConnId;
-use self::readers::Readers;
-use self::windows::Windows;
 use crate::clock::Clock;
+use crate::evicting_quota::EvictingQuota;
+use crate::eviction::Scarce;
+use crate::fair_slots::FairSlots;
 use crate::ingest::Ingest;
 use crate::metrics::Metrics;
 use crate::phase::Phase;
-use crate::quota::{Permit, Quota};
 
 /// Networks with a rate bucket, three for an IPv6 address: 100,000 x 80 bytes = 8 MB.
 const MAX_RATED_NETWORKS: usize = 100_000;
@@ -42,13 +40,13 @@ pub struct Relay {
     pub service: Service,
     pub phase: watch::Receiver<Phase>,
     /// Slices of queries at once; each waits for its turn anew, and networks take turns.
-    readers: Arc<Readers>,
+    readers: Arc<FairSlots>,
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
-    item_room: Quota,
+    session_items: Arc<EvictingQuota>,
     /// What is on its way to all readers.
-    windows: Arc<Windows>,
+    outboxes: Arc<EvictingQuota>,
     /// Values that filters of subscriptions and waiting COUNTs name.
-    filter_values: Quota,
+    filter_values: Arc<EvictingQuota>,
     network_rate: Mutex<Limiter<Network>>,
     next_conn: AtomicU64,
 }
@@ -78,10 +76,10 @@ impl Relay {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let rate = Rate::per_minute(limits.events_per_minute_per_ip);
         Self {
-            readers: Readers::new(cores.max(2), max_waiting(&limits)),
-            item_room: Quota::new(limits.neg_item_shares()),
-            windows: Arc::new(Windows::new(limits.outbox_shares())),
-            filter_values: Quota::new(limits.filter_value_shares()),
+            readers: FairSlots::new(cores.max(2), max_waiting(&limits)),
+            session_items: EvictingQuota::new(limits.neg_item_shares(), Scarce::SessionItems),
+            outboxes: EvictingQuota::new(limits.outbox_shares(), Scarce::Outbox),
+            filter_values: EvictingQuota::new(limits.filter_value_shares(), Scarce::FilterValues),
             network_rate: Mutex::new(Limiter::new(rate, MAX_RATED_NETWORKS)),
             next_conn: AtomicU64::new(0),
             store,
@@ -108,32 +106,6 @@ impl Relay {
         levels.all(|(level, shares)| rate.allow_share(level, shares, now))
     }
 
-    /// Room for so many items more, until the holder is dropped.
-    fn take_room(
-        &self,
-        network: Option<Network>,
-        items: usize,
-        mine: &mut Permit,
-    ) -> Result<(), String> {
-        if items == 0 {
-            return Ok(());
-        }
-        let account = self.item_room.account(network.map(Into::into));
-        let more = account.take(items).map_err(|exceeded| {
-            let shares = self.limits.neg_item_shares();
-            let (most, whose) = match exceeded {
-                Exceeded::Network => (shares.per_network, "from your address"),
-                Exceeded::InAll => (shares.in_all, "on this relay"),
-            };
-            format!(
-                "rate-limited: more than {most} events in open sessions and counts {whose}, try \
-                 again later"
-            )
-        })?;
-        mine.add(more);
-        Ok(())
-    }
-
     /// Runs one slice of reading on a thread that may wait for the disk. Whoever asked for it may
     /// be gone before it ends: the permit is the thread's.
     async fn read<T: Send + 'static>(
@@ -150,6 +122,15 @@ impl Relay {
         });
         running.await.map_err(|_| NotRead::Gone)
     }
+}
+
+/// Why somebody cannot have more of something.
+fn too_many(exceeded: Exceeded, shares: ShareLimits, what: &str) -> String {
+    let (most, whose) = match exceeded {
+        Exceeded::Network => (shares.per_network, "from your address"),
+        Exceeded::InAll => (shares.in_all, "on this relay"),
+    };
+    format!("rate-limited: more than {most} {what} {whose}, try again later")
 }
 
 /// Each connection has one slice at most of each query that is worked on, and of each NEG session:

@@ -10,14 +10,14 @@ use negentropy::{Id, Negentropy, NegentropyStorageVector};
 
 use super::Relay;
 use super::outbox::{Out, Outbox, SubKey};
-use super::query::failed;
+use super::query::{failed, hold_items};
 use crate::clock::unix_now;
-use crate::quota::Permit;
+use crate::evicting_quota::{QuotaMember, QuotaPermit};
 
 /// A session that is ready, with the answer to its first message.
 pub struct Opened {
     pub items: Arc<NegentropyStorageVector>,
-    pub room: Permit,
+    pub held: Option<QuotaPermit>,
     pub reply: Vec<u8>,
 }
 
@@ -25,13 +25,14 @@ pub struct Opened {
 pub(super) async fn open(
     relay: Arc<Relay>,
     outbox: Outbox,
+    items: Arc<QuotaMember>,
     session: SubKey,
     filter: Filter,
     frame: Vec<u8>,
 ) {
     let _turn = outbox.turn().await;
     let started = Instant::now();
-    let result = opened(&relay, outbox.network(), filter, frame).await;
+    let result = opened(&relay, outbox.network(), &items, filter, frame).await;
     relay.metrics.relay.query("NEG", started.elapsed());
     outbox.send(Out::NegOpened { session, result });
 }
@@ -56,11 +57,12 @@ pub(super) async fn step(
 async fn opened(
     relay: &Relay,
     network: Option<Network>,
+    part: &Arc<QuotaMember>,
     filter: Filter,
     frame: Vec<u8>,
 ) -> Result<Opened, String> {
     let limit = relay.limits.neg_frame_bytes;
-    let (found, room) = collect(relay, network, filter).await?;
+    let (found, held) = collect(relay, network, part, filter).await?;
     let slice = relay.read(network, move |_| {
         let items = seal(found)?;
         let reply = reconcile(&items, &frame, limit)?;
@@ -69,7 +71,7 @@ async fn opened(
     let (items, reply) = slice.await.map_err(|error| error.to_string())??;
     Ok(Opened {
         items: Arc::new(items),
-        room,
+        held,
         reply,
     })
 }
@@ -79,12 +81,13 @@ type Found = Vec<(Timestamp, EventId)>;
 async fn collect(
     relay: &Relay,
     network: Option<Network>,
+    part: &Arc<QuotaMember>,
     filter: Filter,
-) -> Result<(Found, Permit), String> {
+) -> Result<(Found, Option<QuotaPermit>), String> {
     let most = relay.limits.session_items(network);
     let mut query = Query::new(vec![filter], most.saturating_add(1), Want::Ids);
     let mut found = Vec::new();
-    let mut room = Permit::default();
+    let mut held = None;
     loop {
         let before = found.len();
         let slice = relay.read(network, move |store| {
@@ -99,10 +102,10 @@ async fn collect(
                 "blocked: more than {most} events match, narrow the filter"
             ));
         }
-        relay.take_room(network, found.len() - before, &mut room)?;
+        hold_items(relay, part, found.len() - before, &mut held)?;
         match progress {
             Ok(Progress::More) => {}
-            Ok(Progress::Done) => return Ok((found, room)),
+            Ok(Progress::Done) => return Ok((found, held)),
             Err(error) => return Err(failed(&error)),
         }
     }

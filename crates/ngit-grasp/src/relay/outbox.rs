@@ -12,7 +12,8 @@ use grasp_store::Completeness;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::negentropy::Opened;
-use super::windows::{Held, Window, Windows};
+use crate::evicting_quota::{EvictingQuota, QuotaMember, QuotaPermit};
+use crate::eviction::{Eviction, Scarce};
 
 /// Names one subscription or session of one connection, also after its id was used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +51,7 @@ pub struct LiveEvent {
     /// `None`: not stored, so no query can have sent it.
     pub seq: Option<Seq>,
     /// Until it is written.
-    pub held: Option<Held>,
+    pub held: Option<QuotaPermit>,
 }
 
 impl LiveEvent {
@@ -63,12 +64,12 @@ impl LiveEvent {
 /// A part of the window, taken before a slice is read, so that nobody reads what cannot be sent.
 pub struct Reserved {
     own: OwnedSemaphorePermit,
-    held: Held,
+    held: QuotaPermit,
 }
 
 impl Reserved {
     /// Of all readers' windows, for what is being written.
-    pub fn into_held(self) -> (OwnedSemaphorePermit, Held) {
+    pub fn into_held(self) -> (OwnedSemaphorePermit, QuotaPermit) {
         (self.own, self.held)
     }
 }
@@ -87,8 +88,9 @@ pub struct Outbox {
     window: Arc<Semaphore>,
     turns: Arc<Semaphore>,
     shared: Arc<Shared>,
-    /// This reader's part of everybody's.
-    part: Arc<Window>,
+    /// Of what is on its way to all readers.
+    part: Arc<QuotaMember>,
+    eviction: Eviction,
     network: Option<Network>,
 }
 
@@ -102,7 +104,8 @@ impl Outbox {
     pub fn new(
         limits: &Limits,
         network: Option<Network>,
-        windows: &Arc<Windows>,
+        eviction: &Eviction,
+        quota: &Arc<EvictingQuota>,
     ) -> (Self, mpsc::UnboundedReceiver<Out>) {
         let window_bytes = limits.query_window_bytes;
         let (queue, receiver) = mpsc::unbounded_channel();
@@ -116,7 +119,8 @@ impl Outbox {
             window: Arc::new(Semaphore::new(window_bytes)),
             turns: Arc::new(Semaphore::new(limits.queries_at_once)),
             shared: Arc::new(shared),
-            part: windows.join(network),
+            part: quota.join(network, eviction),
+            eviction: eviction.clone(),
             network,
         };
         (outbox, receiver)
@@ -171,11 +175,11 @@ impl Outbox {
         let bytes = live.bytes();
         let before = self.shared.live_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > self.shared.live_limit {
-            self.part.drop_reader();
+            self.eviction.evict(Scarce::Outbox);
             return Err(TooSlow);
         }
         live.held = Some(self.part.add(bytes));
-        if self.is_too_slow() {
+        if self.is_evicted() {
             return Err(TooSlow);
         }
         self.send(Out::Live(live));
@@ -187,12 +191,8 @@ impl Outbox {
         self.shared.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    pub fn is_too_slow(&self) -> bool {
-        self.part.is_too_slow()
-    }
-
-    /// Completes when the reader has become too slow.
-    pub async fn too_slow(&self) {
-        self.part.too_slow().await;
+    /// The connection has to go, for whatever reason.
+    pub fn is_evicted(&self) -> bool {
+        self.eviction.is_evicted()
     }
 }

@@ -10,9 +10,9 @@ use grasp_store::{Budget, Completeness, Progress, Query, Store, StoreError, Want
 
 use super::message;
 use super::outbox::{Out, Outbox, SubKey};
-use super::{NotRead, Relay};
+use super::{NotRead, Relay, too_many};
 use crate::clock::unix_now;
-use crate::quota::Permit;
+use crate::evicting_quota::{QuotaMember, QuotaPermit};
 
 /// Sends the stored events of a subscription and then the end of its query.
 pub(super) async fn stored(
@@ -82,10 +82,16 @@ fn slice(store: &Store, mut query: Query, name: &str) -> Slice {
 }
 
 /// Answers a COUNT (NIP-45); several filters count an event once.
-pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, filters: Vec<Filter>) {
+pub(super) async fn count(
+    relay: Arc<Relay>,
+    outbox: Outbox,
+    items: Arc<QuotaMember>,
+    name: Arc<str>,
+    filters: Vec<Filter>,
+) {
     let _turn = outbox.turn().await;
     let started = Instant::now();
-    let frame = match counted(&relay, outbox.network(), filters).await {
+    let frame = match counted(&relay, outbox.network(), &items, filters).await {
         Ok((count, approximate)) => message::count(&name, count, approximate),
         Err(reason) => message::closed(&name, &reason),
     };
@@ -96,6 +102,7 @@ pub(super) async fn count(relay: Arc<Relay>, outbox: Outbox, name: Arc<str>, fil
 async fn counted(
     relay: &Relay,
     network: Option<Network>,
+    items: &Arc<QuotaMember>,
     filters: Vec<Filter>,
 ) -> Result<(usize, bool), String> {
     // A limit says how many events to send; a COUNT sends none.
@@ -104,7 +111,7 @@ async fn counted(
         ..filter
     });
     let mut query = Query::new(filters.collect(), relay.limits.count_results, Want::Ids);
-    let (mut count, mut room) = (0, Permit::default());
+    let (mut count, mut held) = (0, None);
     loop {
         let slice = relay.read(network, move |store| {
             let mut found = 0;
@@ -115,7 +122,7 @@ async fn counted(
         query = rest;
         count += found;
         if query.remembers() {
-            relay.take_room(network, found, &mut room)?;
+            hold_items(relay, items, found, &mut held)?;
         }
         match progress {
             Ok(Progress::More) => {}
@@ -123,6 +130,23 @@ async fn counted(
             Err(error) => return Err(failed(&error)),
         }
     }
+}
+
+/// So many events more are kept in memory for a connection.
+pub(super) fn hold_items(
+    relay: &Relay,
+    items: &Arc<QuotaMember>,
+    count: usize,
+    held: &mut Option<QuotaPermit>,
+) -> Result<(), String> {
+    let what = "events in open sessions and counts";
+    let more = items.take(count);
+    let more = more.map_err(|error| too_many(error, relay.limits.neg_item_shares(), what))?;
+    match held {
+        Some(held) => held.join(more),
+        None => *held = Some(more),
+    }
+    Ok(())
 }
 
 /// The operator reads what broke, the client only that it did.

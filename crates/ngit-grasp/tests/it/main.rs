@@ -42,6 +42,7 @@ mod pages;
 mod purge;
 mod query_load;
 mod repair;
+mod shares;
 mod shown;
 mod status;
 mod status_page;

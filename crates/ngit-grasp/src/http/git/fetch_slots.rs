@@ -10,7 +10,7 @@ use grasp_core::shares::Shares;
 use grasp_core::{Network, RepoId};
 use tokio::sync::Notify;
 
-use super::push_slots::{Scope, widest};
+use super::push_slots::Scope;
 
 /// While slots are scarce, a reader that has been waited for so long in all and took less than this
 /// makes way: the pace that is asked of other git servers, too.
@@ -115,13 +115,13 @@ impl FetchSlots {
         let held = || {
             let slots = self.slots.iter();
             let slots = slots.filter(|(_, slot)| scope.holds(&slot.repo));
-            slots.filter_map(|(id, slot)| Some((*id, slot, widest(slot.network?))))
+            slots.filter_map(|(id, slot)| Some((*id, slot, slot.network?.widest())))
         };
         let mut shares = Shares::default();
         for (_, _, holder) in held() {
             shares.add(holder, 1);
         }
-        let own = newcomer.map_or(0, |network| shares.held_by(&widest(network)));
+        let own = newcomer.map_or(0, |network| shares.held_by(&network.widest()));
         let (largest, most) = shares.largest()?;
         let may_go = |slot: &Slot, holder: Network| match most > own + 1 {
             true => holder == largest,

@@ -32,9 +32,9 @@ use crate::metrics::Metrics;
 /// lines.
 const MAX_REQUEST: u64 = 64 * 1024 * 1024;
 
-/// Lists of refs and pages at once for each fetch or push: they take milliseconds. With the
+/// Lists of refs at once for each fetch or push: they take milliseconds. With the
 /// default of 64 that is half of the threads that may wait for the disk.
-const LOOKS: usize = 4;
+pub const LISTS_OF_REFS: usize = 4;
 
 /// What the git endpoints share.
 pub struct GitSite {
@@ -43,7 +43,7 @@ pub struct GitSite {
     metrics: Arc<Metrics>,
     /// Fetches and pushes.
     work: Arc<Turnstile>,
-    /// Lists of refs and pages.
+    /// Lists of refs.
     looks: Arc<Turnstile>,
     rooms: Arc<Rooms>,
     limits: GitLimits,
@@ -80,7 +80,7 @@ impl GitSite {
             repositories,
             driver,
             work: Turnstile::new(places, metrics.git_running.clone()),
-            looks: Turnstile::new(places.times(LOOKS), metrics.git_looking.clone()),
+            looks: Turnstile::new(places.times(LISTS_OF_REFS), metrics.git_looking.clone()),
             metrics,
             rooms,
             limits: GitLimits {

@@ -263,13 +263,13 @@ impl PushSlots {
         let held = || {
             let slots = self.slots.iter();
             let slots = slots.filter(|(_, slot)| slot.awaited && of(slot));
-            slots.filter_map(|(id, slot)| Some((*id, slot, widest(slot.network?))))
+            slots.filter_map(|(id, slot)| Some((*id, slot, slot.network?.widest())))
         };
         let mut shares = Shares::default();
         for (_, _, holder) in held() {
             shares.add(holder, 1);
         }
-        let own = newcomer.map_or(0, |network| shares.held_by(&widest(network)));
+        let own = newcomer.map_or(0, |network| shares.held_by(&network.widest()));
         let (largest, most) = shares.largest()?;
         if most > own + 1 {
             let oldest = held().find(|(_, _, holder)| *holder == largest);
@@ -279,14 +279,6 @@ impl PushSlots {
         let oldest = held().find(|(_, slot, _)| had_time(slot));
         oldest.map(|(id, ..)| id)
     }
-}
-
-/// Everything that one customer may hold.
-pub fn widest(network: Network) -> Network {
-    network
-        .levels()
-        .last()
-        .map_or(network, |(widest, _)| widest)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use negentropy::NegentropyStorageVector;
 use rustc_hash::FxHashMap;
 use tokio::task::AbortHandle;
 
-use crate::quota::Permit;
+use crate::evicting_quota::{QuotaMember, QuotaPermit};
 use crate::relay::message::{self, Rejected};
 use crate::relay::outbox::{Outbox, SubKey};
 use crate::relay::{Relay, negentropy as neg};
@@ -17,6 +17,7 @@ use crate::relay::{Relay, negentropy as neg};
 pub(super) struct Sessions {
     relay: Arc<Relay>,
     outbox: Outbox,
+    items: Arc<QuotaMember>,
     names: FxHashMap<String, SubKey>,
     sessions: FxHashMap<SubKey, Session>,
     next: u64,
@@ -37,14 +38,15 @@ enum Stage {
 
 struct Ready {
     items: Arc<NegentropyStorageVector>,
-    _room: Permit,
+    _held: Option<QuotaPermit>,
 }
 
 impl Sessions {
-    pub(super) fn new(relay: Arc<Relay>, outbox: Outbox) -> Self {
+    pub(super) fn new(relay: Arc<Relay>, outbox: Outbox, items: Arc<QuotaMember>) -> Self {
         Self {
             relay,
             outbox,
+            items,
             names: FxHashMap::default(),
             sessions: FxHashMap::default(),
             next: 0,
@@ -69,6 +71,7 @@ impl Sessions {
         let task = neg::open(
             Arc::clone(&self.relay),
             self.outbox.clone(),
+            Arc::clone(&self.items),
             key,
             filter,
             frame,
@@ -127,7 +130,7 @@ impl Sessions {
             Ok(opened) => {
                 session.stage = Stage::Ready(Ready {
                     items: opened.items,
-                    _room: opened.room,
+                    _held: opened.held,
                 });
                 Some(message::neg_msg(&name, &opened.reply))
             }

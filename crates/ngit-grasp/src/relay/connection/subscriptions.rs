@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use grasp_core::{Filter, Network, Seq};
+use grasp_core::{Filter, Seq};
 use grasp_store::Completeness;
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::Batch;
 use super::values::{Named, Values};
+use crate::evicting_quota::QuotaMember;
 use crate::relay::live::ConnId;
 use crate::relay::message::{self, Rejected};
 use crate::relay::outbox::{LiveEvent, Outbox, SubKey};
@@ -50,10 +51,9 @@ impl Subscriptions {
     pub(super) fn new(
         relay: Arc<Relay>,
         conn: ConnId,
-        network: Option<Network>,
+        values: Arc<QuotaMember>,
         outbox: Outbox,
     ) -> Self {
-        let account = relay.filter_values.account(network.map(Into::into));
         let opening = Arc::new(Semaphore::new(relay.limits.subscriptions + SPARE));
         Self {
             conn,
@@ -61,7 +61,7 @@ impl Subscriptions {
             names: FxHashMap::default(),
             subs: FxHashMap::default(),
             next: 0,
-            values: Values::new(&relay.limits, account),
+            values: Values::new(&relay.limits, values),
             opening,
             relay,
         }

@@ -50,7 +50,10 @@ impl Silent {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let relay = Arc::clone(&self.relay);
         let network = ip.map(|ip| Network::of(ip.parse().unwrap()));
-        let peer = Peer { network };
+        let peer = Peer {
+            network,
+            ..Peer::default()
+        };
         let accept = async move |upgrade: WebSocketUpgrade| {
             upgrade.on_upgrade(move |ws| Connection::new(relay, peer, ws).run())
         };

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use grasp_core::shares::Exceeded;
 use grasp_core::{Filter, Limits};
 
-use crate::quota::{Account, Permit};
+use crate::evicting_quota::{QuotaMember, QuotaPermit};
+use crate::relay::too_many;
 
 pub(super) struct Values {
     held: Arc<AtomicUsize>,
     limits: Limits,
-    account: Account,
+    part: Arc<QuotaMember>,
 }
 
 /// Values that are named until this is dropped.
@@ -21,13 +21,13 @@ pub(super) struct Named {
     values: usize,
     held: Arc<AtomicUsize>,
     /// Outlives this in the index, which forgets the values later.
-    in_all: Option<Permit>,
+    in_all: Option<QuotaPermit>,
 }
 
 impl Named {
-    /// The part of the permit that is given back when whoever takes it has forgotten the values.
-    pub(super) fn in_all(&mut self) -> Permit {
-        self.in_all.take().unwrap_or_default()
+    /// What is given back when whoever takes it has forgotten the values.
+    pub(super) fn in_all(&mut self) -> Option<QuotaPermit> {
+        self.in_all.take()
     }
 }
 
@@ -38,11 +38,11 @@ impl Drop for Named {
 }
 
 impl Values {
-    pub(super) fn new(limits: &Limits, account: Account) -> Self {
+    pub(super) fn new(limits: &Limits, part: Arc<QuotaMember>) -> Self {
         Self {
             held: Arc::default(),
             limits: limits.clone(),
-            account,
+            part,
         }
     }
 
@@ -56,14 +56,9 @@ impl Values {
                 "blocked: more than {most} filter values in all subscriptions"
             ));
         }
-        let in_all = self.account.take(values).map_err(|exceeded| {
-            let shares = self.limits.filter_value_shares();
-            let (most, whose) = match exceeded {
-                Exceeded::Network => (shares.per_network, "from your address"),
-                Exceeded::InAll => (shares.in_all, "on this relay"),
-            };
-            format!("rate-limited: more than {most} filter values {whose}, try again later")
-        })?;
+        let shares = self.limits.filter_value_shares();
+        let in_all = self.part.take(values);
+        let in_all = in_all.map_err(|exceeded| too_many(exceeded, shares, "filter values"))?;
         self.held.fetch_add(values, Ordering::Relaxed);
         Ok(Named {
             values,

@@ -43,7 +43,7 @@ fn serve(stage: &Stage, events: &[Event]) -> (String, watch::Sender<Phase>) {
     );
     let relay = Arc::new(relay);
     let upgrade = move |upgrade: WebSocketUpgrade| async move {
-        let peer = Peer { network: None };
+        let peer = Peer::default();
         upgrade.on_upgrade(move |socket| Connection::new(relay, peer, socket).run())
     };
     let router: Router = Router::new().route("/", get(upgrade));

@@ -1,5 +1,5 @@
-//! How many slices of reading run at once, and whose is next: networks take turns, so that a crowd
-//! of one delays another by a slice.
+//! How many may do a thing at once, and who is next: networks take turns, so that a crowd of one
+//! delays another by one of its requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,30 +7,33 @@ use grasp_core::Network;
 use grasp_core::fair_queue::FairQueue;
 use tokio::sync::oneshot;
 
-pub struct Readers {
+#[derive(Debug)]
+pub struct FairSlots {
     state: Mutex<State>,
 }
 
+#[derive(Debug)]
 struct State {
     /// None are free while anybody waits.
     free: usize,
     queue: FairQueue<oneshot::Sender<Permit>>,
 }
 
-/// One slice may run, until this is dropped. It belongs into the closure that runs: whoever waits
-/// for the slice may be gone long before its thread is free.
+/// One slot is taken until this is dropped. It belongs into the closure that does the work: whoever
+/// waits for it may be gone long before its thread is free.
+#[derive(Debug)]
 pub struct Permit {
-    readers: Option<Arc<Readers>>,
+    slots: Option<Arc<FairSlots>>,
 }
 
-/// Too many slices wait.
+/// Too many wait.
 #[derive(Debug)]
 pub struct Full;
 
-impl Readers {
-    pub fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
+impl FairSlots {
+    pub fn new(slots: usize, max_waiting: usize) -> Arc<Self> {
         let state = State {
-            free: permits,
+            free: slots,
             queue: FairQueue::new(max_waiting),
         };
         Arc::new(Self {
@@ -64,7 +67,7 @@ impl Readers {
             // Sent without the lock: what nobody takes is dropped here, and would need it.
             match next.send(Permit::of(self)) {
                 Ok(()) => return,
-                Err(mut permit) => permit.readers = None,
+                Err(mut permit) => permit.slots = None,
             }
         }
     }
@@ -83,7 +86,7 @@ impl State {
     fn enqueue(&mut self, network: Option<Network>) -> Result<oneshot::Receiver<Permit>, Full> {
         let (permit, next) = oneshot::channel();
         if let Err(permit) = self.queue.push(network, permit) {
-            // Queries that were closed while they waited are still in it.
+            // Those that were given up while they waited are still in it.
             self.queue.retain(is_wanted);
             self.queue.push(network, permit).map_err(|_| Full)?;
         }
@@ -96,17 +99,17 @@ fn is_wanted(waiting: &oneshot::Sender<Permit>) -> bool {
 }
 
 impl Permit {
-    fn of(readers: &Arc<Readers>) -> Self {
+    fn of(slots: &Arc<FairSlots>) -> Self {
         Self {
-            readers: Some(Arc::clone(readers)),
+            slots: Some(Arc::clone(slots)),
         }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(readers) = self.readers.take() {
-            readers.pass_on();
+        if let Some(slots) = self.slots.take() {
+            slots.pass_on();
         }
     }
 }
