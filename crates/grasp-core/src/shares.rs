@@ -75,6 +75,15 @@ pub struct ShareLimits {
     pub per_network: u64,
 }
 
+impl ShareLimits {
+    /// What a wider network may hold, which has so many shares: half of all at most, unless a
+    /// narrow one may have more.
+    pub fn of_shares(self, shares: u64) -> u64 {
+        let half = (self.in_all / 2).max(self.per_network);
+        self.per_network.saturating_mul(shares).min(half)
+    }
+}
+
 /// Why there is nothing to be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
@@ -108,7 +117,7 @@ impl NetworkShares {
     ) -> Result<(), Exceeded> {
         let exceeds = |(level, shares): (Network, u64)| {
             let held = self.networks.held_by(&level).saturating_add(amount);
-            held > limits.per_network.saturating_mul(shares)
+            held > limits.of_shares(shares)
         };
         if network.is_some_and(|network| network.levels().any(exceeds)) {
             return Err(Exceeded::Network);
@@ -196,6 +205,18 @@ mod tests {
         ];
         assert_eq!(taken(&mut shares, &of_the_48), 8);
         assert_eq!(taken(&mut shares, &["2001:db8:1::1"]), 4, "somebody else");
+    }
+
+    #[test]
+    fn all_prefixes_of_one_customer_leave_half_to_others() {
+        let limits = ShareLimits {
+            in_all: 8,
+            per_network: 2,
+        };
+        let mut shares = NetworkShares::default();
+        let mut take = |n: u32| shares.take(network(&format!("2001:db8:0:{n:x}00::1")), 1, limits);
+        let taken = (0..16).filter(|n| take(*n).is_ok()).count();
+        assert_eq!(taken, 4);
     }
 
     #[test]

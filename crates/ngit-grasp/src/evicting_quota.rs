@@ -2,6 +2,7 @@
 //! connection that holds most, of the network that holds most, makes way: nobody waits for somebody
 //! who holds more.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -119,32 +120,44 @@ impl State {
         }
     }
 
-    /// Evicts the one of these that holds most, and counts what it held as given back.
-    fn evict_largest(&mut self, what: Scarce, of: impl Fn(&Holder) -> bool) -> bool {
+    /// The one of these that holds most.
+    fn largest(&self, of: impl Fn(u64, &Holder) -> bool) -> Option<(u64, u64)> {
         let holders = self.holders.iter();
-        let holders = holders.filter(|(_, holder)| holder.held > 0 && of(holder));
+        let holders = holders.filter(|(number, holder)| holder.held > 0 && of(**number, holder));
         let largest = holders.max_by_key(|(_, holder)| holder.held);
-        let Some((number, held)) = largest.map(|(number, holder)| (*number, holder.held)) else {
-            return false;
-        };
+        largest.map(|(number, holder)| (*number, holder.held))
+    }
+
+    /// What it held counts as given back.
+    fn evict(&mut self, number: u64, what: Scarce) {
+        let held = self.holders.get(&number).map_or(0, |holder| holder.held);
         self.remove(number, held);
         if let Some(holder) = self.holders.remove(&number) {
             holder.eviction.evict(what);
         }
-        true
     }
 
-    /// Frees so much for one group; `false` when no other holds more than it does.
+    /// Frees so much for one group; `false`, and nobody goes, when that would take from somebody
+    /// who holds no more than it would then.
     fn evict_for(&mut self, amount: u64, quota: &EvictingQuota, group: Option<Network>) -> bool {
-        while self.shares.total().saturating_add(amount) > quota.limits.in_all {
-            let own = self.groups.held_by(&group);
-            let largest = self.groups.largest().filter(|(_, held)| *held > own);
-            let Some((largest, _)) = largest else {
+        let excess = self.shares.total().saturating_add(amount);
+        let mut excess = excess.saturating_sub(quota.limits.in_all);
+        let own = self.groups.held_by(&group).saturating_add(amount);
+        let (mut groups, mut victims) = (self.groups.clone(), BTreeSet::new());
+        while excess > 0 {
+            let largest = groups.largest().filter(|(_, held)| *held > own);
+            let victim = largest.and_then(|(largest, _)| {
+                self.largest(|number, holder| holder.group == largest && !victims.contains(&number))
+            });
+            let (Some((largest, _)), Some((number, held))) = (largest, victim) else {
                 return false;
             };
-            if !self.evict_largest(quota.what, |holder| holder.group == largest) {
-                return false;
-            }
+            groups.remove(largest, held);
+            victims.insert(number);
+            excess = excess.saturating_sub(held);
+        }
+        for number in victims {
+            self.evict(number, quota.what);
         }
         true
     }
@@ -192,12 +205,13 @@ impl QuotaMember {
         state.add(self.number, amount as u64);
         while let Err(exceeded) = state.shares.check(self.network, 0, limits) {
             let largest = state.groups.largest().and_then(|(largest, _)| largest);
-            let evicted = state.evict_largest(what, |holder| match exceeded {
+            let victim = state.largest(|_, holder| match exceeded {
                 Exceeded::InAll => holder.group == largest,
                 Exceeded::Network => holder.network == self.network,
             });
-            if !evicted {
-                break;
+            match victim {
+                Some((number, _)) => state.evict(number, what),
+                None => break,
             }
         }
         drop(state);

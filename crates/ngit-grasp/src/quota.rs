@@ -78,8 +78,8 @@ impl Quota {
         let shares = levels.map(|(level, shares)| {
             let known = holders.get(&level).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
-                let most = self.limits.per_network.saturating_mul(shares);
-                let share = Arc::new(Semaphore::new(permits(most)));
+                let most = permits(self.limits.of_shares(shares));
+                let share = Arc::new(Semaphore::new(most));
                 holders.insert(level, Arc::downgrade(&share));
                 share
             })

@@ -130,8 +130,8 @@ async fn live_events_that_nobody_takes_are_counted_and_drop_the_slowest() {
 #[test]
 fn whoever_holds_most_makes_way_for_what_is_taken_at_once() {
     let limits = ShareLimits {
-        in_all: 10,
-        per_network: 4,
+        in_all: 12,
+        per_network: 6,
     };
     let quota = EvictingQuota::new(limits, Scarce::SessionItems);
     let evictions = [(); 4].map(|()| Eviction::default());
@@ -140,18 +140,25 @@ fn whoever_holds_most_makes_way_for_what_is_taken_at_once() {
         quota.join(Some(network), &evictions[n])
     };
     let [one, two, three, four] = [0, 1, 2, 3].map(join);
-    let mut held = vec![one.take(4).unwrap(), two.take(3).unwrap()];
-    held.push(three.take(3).unwrap());
-    assert_eq!(one.take(1).unwrap_err(), Exceeded::Network);
-    assert_eq!(three.take(1).map(drop), Ok(()), "one has more");
     let evicted = || [0, 1, 2, 3].map(|n| evictions[n].is_evicted());
-    assert_eq!(evicted(), [true, false, false, false]);
-    held.push(four.take(4).unwrap());
-    assert_eq!(four.take(1).unwrap_err(), Exceeded::Network);
-    assert_eq!(two.take(1).map(drop), Ok(()), "four has more");
-    assert_eq!(evicted(), [true, false, false, true]);
-    held.push(two.take(1).unwrap());
+    let mut held = vec![
+        one.take(6).unwrap(),
+        two.take(3).unwrap(),
+        three.take(3).unwrap(),
+    ];
+    assert_eq!(one.take(1).unwrap_err(), Exceeded::Network);
+    assert_eq!(
+        three.take(3).unwrap_err(),
+        Exceeded::InAll,
+        "nobody has more"
+    );
+    assert_eq!(evicted(), [false; 4]);
     held.push(three.take(1).unwrap());
+    assert_eq!(evicted(), [true, false, false, false]);
+    held.push(four.take(5).unwrap());
+    assert_eq!(four.take(2).unwrap_err(), Exceeded::Network);
+    held.push(two.take(1).unwrap());
+    assert_eq!(evicted(), [true, false, false, true]);
     assert_eq!(quota.state().shares.total(), 8);
     drop(held);
     assert_eq!(quota.state().shares.total(), 0);

@@ -19,7 +19,17 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownEncoding;
 
-pub type Reader = Pin<Box<dyn AsyncRead + Send>>;
+/// A body as its sender meant it.
+pub struct Reader {
+    encoded: Encoded,
+    /// Bytes after unpacking that may still come.
+    left: u64,
+}
+
+enum Encoded {
+    Plain(BodyReader),
+    Gzip(Box<GzipDecoder<BufReader<BodyReader>>>),
+}
 
 /// How long a client is waited for.
 #[derive(Debug, Clone, Copy)]
@@ -57,14 +67,12 @@ pub fn reader(
     let encoding = headers
         .get(header::CONTENT_ENCODING)
         .map(|value| value.as_bytes().to_ascii_lowercase());
-    match encoding.as_deref() {
-        None | Some(b"" | b"identity") => Ok(Box::pin(Bounded::new(raw, max))),
-        Some(b"gzip" | b"x-gzip") => {
-            let unpacked = GzipDecoder::new(BufReader::new(raw));
-            Ok(Box::pin(Bounded::new(unpacked, max)))
-        }
-        Some(_) => Err(UnknownEncoding),
-    }
+    let encoded = match encoding.as_deref() {
+        None | Some(b"" | b"identity") => Encoded::Plain(raw),
+        Some(b"gzip" | b"x-gzip") => Encoded::Gzip(Box::new(GzipDecoder::new(BufReader::new(raw)))),
+        Some(_) => return Err(UnknownEncoding),
+    };
+    Ok(Reader { encoded, left: max })
 }
 
 /// What is thrown away for a client that found no place. Git sends no more than one MiB at once
@@ -78,14 +86,18 @@ pub async fn discard(body: Body, patience: Patience) {
     let _ = tokio::time::timeout(DISCARD, read_away(&mut raw, MAX_DISCARDED)).await;
 }
 
-/// What is thrown away of a refused push. Beyond it the connection is cut; a larger bound would
-/// let a few bytes of gzip keep us unpacking.
+/// What is thrown away of a refused push. Beyond it the connection is cut.
 const MAX_DRAINED: usize = 256 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// Reads on and throws away, so that a client that is still sending hears the answer.
-pub async fn drain(reader: &mut Reader) {
-    let _ = tokio::time::timeout(DRAIN, read_away(reader, MAX_DRAINED)).await;
+/// Reads on and throws away, so that a client that is still sending hears the answer. Nothing is
+/// unpacked for it: a few bytes of gzip would keep us busy.
+pub async fn drain(reader: Reader) {
+    let mut raw = match reader.encoded {
+        Encoded::Plain(raw) => raw,
+        Encoded::Gzip(unpacked) => unpacked.into_inner().into_inner(),
+    };
+    let _ = tokio::time::timeout(DRAIN, read_away(&mut raw, MAX_DRAINED)).await;
 }
 
 async fn read_away(reader: &mut (impl AsyncRead + Unpin), most: usize) {
@@ -96,6 +108,7 @@ async fn read_away(reader: &mut (impl AsyncRead + Unpin), most: usize) {
             Ok(read) if read > 0 => gone += read,
             _ => return,
         }
+        tokio::task::consume_budget().await;
     }
 }
 
@@ -198,25 +211,17 @@ impl AsyncRead for BodyReader {
 }
 
 /// Fails where `take` would pretend that all is read.
-struct Bounded<R> {
-    inner: R,
-    left: u64,
-}
-
-impl<R> Bounded<R> {
-    fn new(inner: R, max: u64) -> Self {
-        Self { inner, left: max }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+impl AsyncRead for Reader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        ready!(match &mut self.encoded {
+            Encoded::Plain(raw) => Pin::new(raw).poll_read(cx, buffer),
+            Encoded::Gzip(unpacked) => Pin::new(unpacked).poll_read(cx, buffer),
+        })?;
         let read = (buffer.filled().len() - before) as u64;
         match self.left.checked_sub(read) {
             Some(left) => {
@@ -276,6 +281,29 @@ mod tests {
         // The disk takes a thousand seconds for what came.
         let deadline = pace.wait(at(1_000));
         assert!(deadline > at(1_028), "{:?}", deadline - start);
+    }
+
+    #[tokio::test]
+    async fn what_is_thrown_away_is_not_unpacked() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        // The head of a gzip file, and then nothing that could be unpacked.
+        let frames = (0..10).map(|n| match n {
+            0 => Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]),
+            _ => Bytes::from_static(&[0xff; 1_000]),
+        });
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counting = Arc::clone(&sent);
+        let frames = frames.inspect(move |_| {
+            counting.fetch_add(1, Ordering::Relaxed);
+        });
+        let body = Body::from_stream(futures_util::stream::iter(frames.map(Ok::<_, io::Error>)));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_ENCODING, "gzip".parse().unwrap());
+        let body = reader(&headers, body, u64::MAX, PATIENCE).ok().unwrap();
+        drain(body).await;
+        assert_eq!(sent.load(Ordering::Relaxed), 10);
     }
 
     #[tokio::test(start_paused = true)]

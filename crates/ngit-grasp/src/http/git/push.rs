@@ -67,7 +67,7 @@ impl GitSite {
             Err(HeadError::Refused(refusal)) => {
                 self.metrics.push("malformed");
                 drop(turn);
-                body::drain(&mut body).await;
+                body::drain(body).await;
                 return (StatusCode::BAD_REQUEST, format!("{refusal}\n")).into_response();
             }
             Err(HeadError::Lost(error)) => {
@@ -78,7 +78,7 @@ impl GitSite {
         turn.received();
         if head.commands.is_empty() {
             drop(turn);
-            return asked_only(&head, &mut body).await;
+            return asked_only(&head, body).await;
         }
         let pushing = Pushing {
             site: Arc::clone(self),
@@ -94,7 +94,7 @@ impl GitSite {
 }
 
 /// A bare `0000` asks whether it may push at all; git sends one before a large push.
-async fn asked_only(head: &PushHead, body: &mut Reader) -> Response<Body> {
+async fn asked_only(head: &PushHead, mut body: Reader) -> Response<Body> {
     let more = body.read(&mut [0]).await.unwrap_or(0) > 0 || !head.rest.is_empty();
     if more {
         body::drain(body).await;
@@ -195,8 +195,7 @@ impl Pushing {
     async fn run(mut self) -> Bytes {
         let result = self.carry_out().await;
         let report = self.report(&result);
-        let mut rest = self.into_rest();
-        body::drain(&mut rest).await;
+        body::drain(self.into_rest()).await;
         crash::before("report");
         report
     }
