@@ -196,3 +196,40 @@ async fn readers_of_clones_that_read_nothing_keep_nobody_from_cloning() {
     drop(deaf);
     assert_no_slot_is_taken(&server).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fetches_whose_question_drips_keep_nobody_from_cloning() {
+    let server = grasp_with(&[FROM_ELSEWHERE]);
+    let mut bystander = Bystander::settle(&server).await;
+    let path = bystander.repository().replace(&server.http_url(), "");
+    let path = format!("{path}/git-upload-pack");
+    let beginning = [pkt("command=fetch"), b"0001".to_vec()].concat();
+    let mut drips = Vec::new();
+    // One each, so that nobody holds more than his share.
+    for n in 0..24 {
+        let address = format!("203.0.113.{n}");
+        let headers = [
+            ("Content-Length", "100000"),
+            ("Git-Protocol", "version=2"),
+            ("x-forwarded-for", address.as_str()),
+        ];
+        let mut stream = tcp(server.addr());
+        let text = head("POST", &path, &headers);
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.write_all(&beginning).unwrap();
+        drips.push(stream);
+    }
+    let running = || async { metric(&server, "ngit_git_running") >= 24.0 };
+    eventually("all slots of the repository are taken", running).await;
+    // The minimum pace is kept, and the slot held.
+    let have = pkt(&format!("have {}\n", "12".repeat(20))).repeat(20);
+    let mut ticks = tokio::time::interval(Duration::from_millis(250));
+    for _ in 0..42 {
+        ticks.tick().await;
+        drips
+            .iter_mut()
+            .for_each(|stream| stream.write_all(&have).unwrap_or_default());
+    }
+    let ((), waits) = bystander.during(std::future::ready(())).await;
+    assert!(waits.longest() < Duration::from_secs(5), "{waits:?}");
+}

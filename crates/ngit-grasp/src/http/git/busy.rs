@@ -275,19 +275,21 @@ impl Turn {
         }
     }
 
-    /// A part of the answer to this fetch waits for its reader.
-    pub fn offer(&self) {
+    /// This fetch waits for its client, to send more of the request or to take more of the answer.
+    pub fn wait_for_client(&self) {
         if let Work::Fetch(fetch) = self.place.work {
-            let now = Instant::now();
-            self.place.turnstile.inside().fetches.offer(fetch, now);
+            let mut inside = self.place.turnstile.inside();
+            inside.fetches.wait_for_client(fetch, Instant::now());
         }
     }
 
-    /// The reader has taken so much.
-    pub fn took(&self, bytes: usize) {
+    /// The client has sent or taken so much.
+    pub fn client_took(&self, bytes: usize) {
         if let Work::Fetch(fetch) = self.place.work {
             let mut inside = self.place.turnstile.inside();
-            inside.fetches.took(fetch, bytes as u64, Instant::now());
+            inside
+                .fetches
+                .client_took(fetch, bytes as u64, Instant::now());
         }
     }
 

@@ -1,7 +1,9 @@
 //! A fetch: questions about refs are answered here, everything else by `git upload-pack`.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -10,11 +12,11 @@ use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use grasp_git::{GitError, LsRefs, Protocol, Repo, ServeLimits, Served, pktline, upload_pack};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::body::{self, Reader, UnknownEncoding};
-use super::busy::Turn;
+use super::busy::{Busy, Turn};
 use super::{GitSite, MAX_REQUEST, failed, git_response, off_the_loop, protocol};
 use crate::metrics::{Metrics, SERVED};
 
@@ -35,10 +37,19 @@ impl GitSite {
         let (parts, body) = request.into_parts();
         let body = body::reader(&parts.headers, body, MAX_REQUEST, self.limits.patience);
         let mut body = match body {
-            Ok(body) => body,
+            Ok(reader) => Awaited {
+                reader,
+                turn: turn.clone(),
+            },
             Err(UnknownEncoding) => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
         };
-        let question = tokio::time::timeout(QUESTION, read_question(&mut body, protocol)).await;
+        let question = tokio::select! {
+            question = tokio::time::timeout(QUESTION, read_question(&mut body, protocol)) => question,
+            () = turn.evicted() => {
+                self.metrics.fetch("evicted");
+                return Busy::Address.into_response();
+            }
+        };
         let late = |_| Err(io::ErrorKind::TimedOut.into());
         let beginning = match question.unwrap_or_else(late) {
             Ok(Question::LsRefs(asked)) => return self.answer_refs(repo, &turn, asked).await,
@@ -85,13 +96,35 @@ impl GitSite {
     }
 }
 
+/// A request on its way: whoever drips it is as slow as whoever does not read the answer.
+struct Awaited {
+    reader: Reader,
+    turn: Turn,
+}
+
+impl AsyncRead for Awaited {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.reader).poll_read(cx, buffer);
+        match read {
+            Poll::Pending => self.turn.wait_for_client(),
+            Poll::Ready(_) => self.turn.client_took(buffer.filled().len() - before),
+        }
+        read
+    }
+}
+
 enum Question {
     LsRefs(LsRefs),
     /// What was read of it.
     Other(Bytes),
 }
 
-async fn read_question(body: &mut Reader, protocol: Protocol) -> io::Result<Question> {
+async fn read_question(body: &mut Awaited, protocol: Protocol) -> io::Result<Question> {
     let mut read = BytesMut::new();
     if protocol != Protocol::V2 {
         return Ok(Question::Other(read.freeze()));
@@ -155,11 +188,11 @@ impl Sending {
                 return;
             };
             let bytes = chunk.as_ref().map_or(0, Bytes::len);
-            self.turn.offer();
+            self.turn.wait_for_client();
             if chunks.send(chunk).await.is_err() {
                 return;
             }
-            self.turn.took(bytes);
+            self.turn.client_took(bytes);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::push_slots::Scope;
 
-/// While slots are scarce, a reader that has been waited for so long in all and took less than this
+/// While slots are scarce, a client that has been waited for so long in all and was slower than this
 /// makes way: the pace that is asked of other git servers, too.
 const GRACE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: u64 = 64 * 1024;
@@ -21,8 +21,9 @@ const BYTES_PER_SECOND: u64 = 64 * 1024;
 struct Slot {
     repo: RepoId,
     network: Option<Network>,
-    taken: u64,
-    /// How long its reader has been waited for: not the time that git takes.
+    /// Bytes of the request that came and of the answer that went.
+    passed: u64,
+    /// How long its client has been waited for: not the time that git takes.
     waited: Duration,
     waiting_since: Option<Instant>,
     evicted: Arc<Notify>,
@@ -37,7 +38,7 @@ impl Slot {
     /// Bytes per second of waiting.
     fn pace(&self, now: Instant) -> u64 {
         let millis = u64::try_from(self.waited(now).as_millis()).unwrap_or(u64::MAX);
-        let bytes = self.taken.saturating_mul(1_000);
+        let bytes = self.passed.saturating_mul(1_000);
         bytes.checked_div(millis).unwrap_or(u64::MAX)
     }
 
@@ -61,7 +62,7 @@ impl FetchSlots {
         let slot = Slot {
             repo,
             network,
-            taken: 0,
+            passed: 0,
             waited: Duration::ZERO,
             waiting_since: None,
             evicted: Arc::default(),
@@ -92,19 +93,19 @@ impl FetchSlots {
         slots.filter(|slot| scope.holds(&slot.repo)).count()
     }
 
-    /// A part of the answer waits for its reader.
-    pub fn offer(&mut self, id: u64, now: Instant) {
+    /// It waits for its client from now on, if it does not already.
+    pub fn wait_for_client(&mut self, id: u64, now: Instant) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.waiting_since = Some(now);
+            slot.waiting_since.get_or_insert(now);
         }
     }
 
-    /// The reader has taken it.
-    pub fn took(&mut self, id: u64, bytes: u64, now: Instant) {
+    /// The client has sent or taken so much.
+    pub fn client_took(&mut self, id: u64, bytes: u64, now: Instant) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.waited = slot.waited(now);
             slot.waiting_since = None;
-            slot.taken += bytes;
+            slot.passed += bytes;
         }
     }
 
@@ -154,8 +155,8 @@ mod tests {
         let slow = fetches.insert(repo(1), network(1));
         let alone = fetches.insert(repo(2), network(2));
         for (id, bytes) in [(quick, 9_000), (slow, 8_000), (alone, 7_000)] {
-            fetches.offer(id, start);
-            fetches.took(id, bytes, start + Duration::from_secs(1));
+            fetches.wait_for_client(id, start);
+            fetches.client_took(id, bytes, start + Duration::from_secs(1));
         }
         let now = start + Duration::from_secs(1);
         let victim = |newcomer, scope| fetches.victim(scope, newcomer, now);
@@ -173,7 +174,7 @@ mod tests {
         let stalled = fetches.insert(repo(1), network(1));
         // Git works on the answer, nobody waits for the reader.
         let _in_work = fetches.insert(repo(1), network(2));
-        fetches.offer(stalled, start);
+        fetches.wait_for_client(stalled, start);
         let victim = |after| {
             let now = start + Duration::from_secs(after);
             fetches.victim(Scope::Server, network(3), now)
