@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::disk::SyncedBytes;
+use self::disk::{PublishedBytes, SyncedBytes};
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 use self::hold::Line;
 use self::hunting::Sought;
@@ -144,6 +144,7 @@ pub struct Core {
     hidden: FxHashSet<EventId>,
     sync: Sync,
     synced_bytes: SyncedBytes,
+    published_bytes: PublishedBytes,
     disk_low: bool,
     told: Told,
     hunt: Hunt,
@@ -201,6 +202,7 @@ impl Core {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let rate = Rate::per_minute(policy.limits.events_per_minute_per_key);
         let synced_bytes = SyncedBytes::new(&policy.limits.sync);
+        let published_bytes = PublishedBytes::new(&policy.limits);
         let sync = Sync::new(policy.limits.sync.clone(), seed);
         let hunt = Hunt::new(policy.limits.hunt.clone());
         Self {
@@ -236,6 +238,7 @@ impl Core {
             prunes: Prunes::default(),
             sync,
             synced_bytes,
+            published_bytes,
             disk_low: false,
             told: Told::default(),
             hunt,

@@ -81,6 +81,9 @@ pub struct Limits {
     pub connections_per_ip: usize,
     pub events_per_minute_per_ip: u32,
     pub events_per_minute_per_key: u32,
+    /// Of events that clients publish, with their rows in the indexes; zero is no limit.
+    pub published_bytes_per_day_per_ip: u64,
+    pub published_bytes_per_day_per_key: u64,
     /// Keys that one connection may prove to hold (NIP-42).
     pub authenticated_keys: usize,
     /// Events of one connection between arrival and answer; more are not read meanwhile.
@@ -175,10 +178,19 @@ impl Load {
         }
     }
 
-    fn without_a_quarter(self) -> Self {
+    /// Without what is a part of it.
+    #[must_use]
+    pub fn without(self, part: Load) -> Self {
         Self {
-            events: self.events - self.events / 4,
-            bytes: self.bytes - self.bytes / 4,
+            events: self.events.saturating_sub(part.events),
+            bytes: self.bytes.saturating_sub(part.bytes),
+        }
+    }
+
+    fn quarter(self) -> Self {
+        Self {
+            events: self.events / 4,
+            bytes: self.bytes / 4,
         }
     }
 }
@@ -194,7 +206,12 @@ impl Limits {
 
     /// Of those who maintain no served repository.
     pub fn held_of_strangers(&self) -> Load {
-        self.held_of_all().without_a_quarter()
+        self.held_of_all().without(self.held_of_maintainers())
+    }
+
+    /// What is kept for maintainers of served repositories. They may have more of what is free.
+    pub fn held_of_maintainers(&self) -> Load {
+        self.held_of_all().quarter()
     }
 
     pub fn held_of_one(&self) -> Load {
@@ -496,6 +513,8 @@ impl Default for Limits {
             connections: 1_000,
             connections_per_ip: 64,
             events_per_minute_per_ip: 600,
+            published_bytes_per_day_per_ip: GIB,
+            published_bytes_per_day_per_key: GIB,
             events_per_minute_per_key: 600,
             authenticated_keys: 32,
             events_in_flight: 1_000,

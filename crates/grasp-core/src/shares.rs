@@ -186,10 +186,14 @@ mod tests {
     #[test]
     fn many_prefixes_of_one_customer_have_few_shares() {
         let mut shares = NetworkShares::default();
+        let limits = ShareLimits {
+            in_all: 100,
+            ..LIMITS
+        };
         let taken = |shares: &mut NetworkShares, prefixes: &[&str]| {
             let mut taken = 0;
             for prefix in prefixes {
-                while shares.take(network(prefix), 1, LIMITS).is_ok() {
+                while shares.take(network(prefix), 1, limits).is_ok() {
                     taken += 1;
                 }
             }

@@ -117,6 +117,11 @@ impl Floor {
         self.free.load(Ordering::Relaxed) < self.least.saturating_add(more)
     }
 
+    /// Less than four times what must stay free, as of the last look.
+    pub fn is_filling_up(&self) -> bool {
+        self.free.load(Ordering::Relaxed) < self.least.saturating_mul(4)
+    }
+
     /// Waits for the disk.
     pub fn look(&self) {
         let free = free_at(&self.root).unwrap_or(u64::MAX);

@@ -83,6 +83,8 @@ pub enum Refusal {
     Evicted,
     #[error("rate-limited: more than a day's share of bytes from this relay, repository or key")]
     SyncQuota,
+    #[error("rate-limited: more than a day's share of bytes from this address or key")]
+    PublishedQuota,
     #[error("error: the disk is nearly full, only maintainers of hosted repositories may publish")]
     DiskFull,
     #[error("rate-limited: its repositories take no more pull requests of this author")]
@@ -107,7 +109,7 @@ impl Refusal {
     }
 
     /// All that `label` says.
-    pub const LABELS: [&'static str; 22] = [
+    pub const LABELS: [&'static str; 23] = [
         "created_at",
         "expired",
         "auth_as_event",
@@ -124,6 +126,7 @@ impl Refusal {
         "too_large_to_hold",
         "evicted",
         "sync_quota",
+        "published_quota",
         "disk_full",
         "too_many_tips",
         "replaced",
@@ -153,6 +156,7 @@ impl Refusal {
             Refusal::TooLargeToHold(_) => "too_large_to_hold",
             Refusal::Evicted => "evicted",
             Refusal::SyncQuota => "sync_quota",
+            Refusal::PublishedQuota => "published_quota",
             Refusal::DiskFull => "disk_full",
             Refusal::TooManyTips => "too_many_tips",
             Refusal::Replaced => "replaced",

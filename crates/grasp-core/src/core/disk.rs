@@ -1,5 +1,5 @@
 //! What an event may take of the disk: nothing from strangers when little is left, and a day's share
-//! of what other relays bring.
+//! of what other relays bring and of what clients publish.
 
 use super::Core;
 use super::syncing::repository_named_by;
@@ -9,12 +9,14 @@ use crate::clock::Mono;
 use crate::event::{Event, Kind};
 use crate::facts::Facts;
 use crate::id::Pubkey;
-use crate::limits::SyncLimits;
+use crate::limits::{Limits, SyncLimits};
+use crate::network::Network;
 use crate::nip34::{Identifier, RepoId, Target, targets};
 use crate::registry::Standing;
 use crate::ticket::RelayNo;
 
-/// Relays, repositories and keys whose bytes are counted: 100,000 x 3 x about 100 bytes = 30 MB.
+/// Relays, repositories, networks and keys whose bytes are counted: 100,000 x 5 x about 100 bytes =
+/// 50 MB.
 const MAX_COUNTED: usize = 100_000;
 /// A deletion that is taken while the disk is low names some fifty things.
 const MAX_DELETION_BYTES: usize = 4 * 1024;
@@ -40,7 +42,7 @@ impl SyncedBytes {
 
     /// Spends an event's bytes, or nothing.
     fn spend(&mut self, event: &Event, repo: Option<RepoId>, relay: RelayNo, now: Mono) -> bool {
-        let bytes = event.json().len();
+        let bytes = bytes_on_disk(event);
         let of_repo = |repo: &RepoId| self.repositories.allows(repo, bytes, now);
         let allowed = self.relays.allows(&relay, bytes, now)
             && self.keys.allows(&event.pubkey, bytes, now)
@@ -54,6 +56,45 @@ impl SyncedBytes {
         }
         allowed
     }
+}
+
+/// Bytes that clients published and that were stored or held.
+#[derive(Debug)]
+pub struct PublishedBytes {
+    networks: ByteQuota<Network>,
+    keys: ByteQuota<Pubkey>,
+}
+
+impl PublishedBytes {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            networks: ByteQuota::new(limits.published_bytes_per_day_per_ip, MAX_COUNTED),
+            keys: ByteQuota::new(limits.published_bytes_per_day_per_key, MAX_COUNTED),
+        }
+    }
+
+    /// Spends what an event takes, or nothing. Wider networks have more shares, so that it is less
+    /// for them.
+    fn spend(&mut self, event: &Event, network: Option<Network>, now: Mono) -> bool {
+        let bytes = bytes_on_disk(event);
+        let levels = || network.into_iter().flat_map(Network::levels);
+        let of_level = |shares: u64| bytes / usize::try_from(shares).unwrap_or(1).max(1);
+        let allowed = self.keys.allows(&event.pubkey, bytes, now)
+            && levels().all(|(level, shares)| self.networks.allows(&level, of_level(shares), now));
+        if allowed {
+            self.keys.spend(event.pubkey, bytes, now);
+            for (level, shares) in levels() {
+                self.networks.spend(level, of_level(shares), now);
+            }
+        }
+        allowed
+    }
+}
+
+/// With its rows in the indexes: a short tag takes more there than in the event.
+fn bytes_on_disk(event: &Event) -> usize {
+    const ROW: usize = 160;
+    event.json().len() + event.indexed_tags().count() * ROW
 }
 
 /// What an announcement or a state is about.
@@ -83,6 +124,11 @@ impl Core {
                 let (relay, now) = (delivery.relay, self.now.mono);
                 let spent = self.synced_bytes.spend(event, repo, relay, now);
                 spent.then_some(()).ok_or(Refusal::SyncQuota)
+            }
+            Origin::Client { .. } if self.maintains_what_it_names(event) => Ok(()),
+            Origin::Client { network, .. } if !event.kind.is_ephemeral() => {
+                let spent = self.published_bytes.spend(event, *network, self.now.mono);
+                spent.then_some(()).ok_or(Refusal::PublishedQuota)
             }
             Origin::Client { .. } | Origin::Import => Ok(()),
         }

@@ -135,7 +135,9 @@ impl Core {
         let id = event.id;
         let until = self.believed().saturating_add(self.policy.limits.held_for);
         let held = Arc::clone(&event);
-        self.purgatory.insert_from(held, needs, until, holder);
+        let guest = self.guest(&event, &needs);
+        self.purgatory
+            .insert_from(held, needs, until, holder, guest);
         self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
@@ -167,7 +169,7 @@ impl Core {
                 Err(Refusal::PurgatoryFull) => {}
                 verdict => return verdict,
             }
-            let evicted = self.evictable(event, holder);
+            let evicted = self.evictable(event, holder, guest);
             let evicted = evicted.ok_or(Refusal::PurgatoryFull)?;
             self.evict(&evicted, facts);
         }
@@ -183,14 +185,18 @@ impl Core {
         }
     }
 
-    /// The first event of a larger holder that is not about to be served and that belongs to no
-    /// maintainer of what is.
-    fn evictable(&self, event: &Event, holder: Option<Holder>) -> Option<EventId> {
-        let mut oldest = self.purgatory.evictable(event, holder).take(MAX_EVICTIONS);
-        let found = oldest.find(|held| {
-            self.guest(&held.event, &held.needs) == Guest::Anybody && !self.is_close(held)
-        });
-        found.map(|held| held.event.id)
+    /// The first event of a larger holder, of those who make way, that is not about to be served.
+    fn evictable(&self, event: &Event, holder: Option<Holder>, guest: Guest) -> Option<EventId> {
+        let limits = &self.policy.limits;
+        let makes_way = self.purgatory.who_makes_way(event, guest, limits);
+        makes_way.iter().find_map(|of| {
+            let mut oldest = self
+                .purgatory
+                .evictable(event, holder, *of)
+                .take(MAX_EVICTIONS);
+            let found = oldest.find(|held| !self.is_close(held));
+            found.map(|held| held.event.id)
+        })
     }
 
     /// Its objects are being looked at or pushed. That it is being written down, or that somebody

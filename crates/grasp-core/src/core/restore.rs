@@ -14,7 +14,7 @@ use crate::facts::{Facts, StoreOutcome};
 use crate::git::{ObjectId, Refs};
 use crate::id::EventId;
 use crate::nip34::{Announcement, Rank, RepoId, State};
-use crate::purgatory::{Durability, Early, Holder};
+use crate::purgatory::{Durability, Early, Guest, Holder};
 use crate::push::Tip;
 use crate::registry::Standing;
 
@@ -75,7 +75,8 @@ impl Core {
         // What it waits for shows when everything is back.
         let holder = Some(Holder::Restored);
         let needs = Needs::Nothing;
-        self.purgatory.insert_from(event, needs, until, holder);
+        self.purgatory
+            .insert_from(event, needs, until, holder, Guest::Anybody);
         if remembered {
             self.purgatory.remember(&id, until);
         }

@@ -371,6 +371,7 @@ fn outcome(event: &Event, answer: &Answer, now: Timestamp) -> Outcome {
         | Refusal::TooManyHeldFromAddress
         | Refusal::PurgatoryFull
         | Refusal::Evicted
+        | Refusal::PublishedQuota
         | Refusal::DiskFull
         | Refusal::StoreFailed => Outcome::NotNow,
         Refusal::SyncQuota => {

@@ -105,6 +105,13 @@ impl Limits {
                 "nobody; an event beyond the rate is refused",
             ),
             row(
+                "bytes of events published in a day, with their rows in the indexes",
+                [None, Bytes(self.published_bytes_per_day_per_ip)],
+                Bytes(self.published_bytes_per_day_per_key),
+                "nobody; an event beyond it is refused, unless its author maintains what it is \
+                 about",
+            ),
+            row(
                 "bytes of events on their way to an answer",
                 bytes(self.ingest_shares()),
                 None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Holder;
+use super::{Guest, Holder};
 use crate::admit::Needs;
 use crate::clock::Timestamp;
 use crate::clone_url::CloneUrl;
@@ -20,6 +20,8 @@ pub struct Held {
     pub remembered: bool,
     /// Who it came from; `None` is this machine.
     pub holder: Option<Holder>,
+    /// What its author was when it came.
+    pub guest: Guest,
     /// Who has not been answered yet.
     pub submitters: Vec<Ticket>,
     pub durability: Durability,
@@ -49,6 +51,7 @@ impl Held {
             until,
             remembered: false,
             holder: None,
+            guest: Guest::Anybody,
             submitters: Vec::new(),
             durability: Durability::default(),
             missing: None,

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
+use super::Guest;
 use crate::admit::Origin;
 use crate::clock::Timestamp;
 use crate::id::EventId;
@@ -54,25 +55,35 @@ impl Holder {
     }
 }
 
+/// One event that is held.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    pub guest: Guest,
+    pub until: Timestamp,
+    pub id: EventId,
+}
+
 #[derive(Debug, Default)]
 pub struct Holders {
     loads: FxHashMap<Holder, Load>,
     /// Costs, divided by the shares of a prefix, so that a /48 is compared with an address.
     costs: Shares<Holder>,
-    /// Those first that have waited longest.
-    ids: BTreeSet<(Holder, Timestamp, EventId)>,
+    /// Of each guest those first that have waited longest.
+    ids: BTreeSet<(Holder, Guest, Timestamp, EventId)>,
 }
 
 impl Holders {
-    pub fn add(&mut self, holder: Holder, id: EventId, until: Timestamp, bytes: usize) {
+    pub fn add(&mut self, holder: Holder, waits: Waits, bytes: usize) {
+        let Waits { guest, until, id } = waits;
         for (level, shares) in holder.levels() {
             self.loads.entry(level).or_default().add(bytes);
             self.costs.add(level, cost(bytes) / shares);
-            self.ids.insert((level, until, id));
+            self.ids.insert((level, guest, until, id));
         }
     }
 
-    pub fn remove(&mut self, holder: Holder, id: EventId, until: Timestamp, bytes: usize) {
+    pub fn remove(&mut self, holder: Holder, waits: Waits, bytes: usize) {
+        let Waits { guest, until, id } = waits;
         for (level, shares) in holder.levels() {
             if let Some(load) = self.loads.get_mut(&level) {
                 load.remove(bytes);
@@ -81,7 +92,7 @@ impl Holders {
                 }
             }
             self.costs.remove(level, cost(bytes) / shares);
-            self.ids.remove(&(level, until, id));
+            self.ids.remove(&(level, guest, until, id));
         }
     }
 
@@ -94,23 +105,24 @@ impl Holders {
         })
     }
 
-    /// Events of those who have more than this one would have with so many bytes more: of the
-    /// largest holder first, and of each the oldest first.
+    /// A guest's events of those who have more than this one would have with so many bytes more: of
+    /// the largest holder first, and of each the oldest first.
     pub fn larger_than(
         &self,
         holder: Option<Holder>,
         bytes: usize,
+        guest: Guest,
     ) -> impl Iterator<Item = EventId> {
         let levels = holder.into_iter().flat_map(Holder::levels);
         let own = levels.map(|(level, shares)| self.costs.held_by(&level) + cost(bytes) / shares);
         let own = own.max().unwrap_or(0);
         let larger = self.costs.descending();
         let larger = larger.take_while(move |(_, held)| *held > own);
-        larger.flat_map(|(larger, _)| {
-            let first = (larger, Timestamp(0), EventId([0; 32]));
+        larger.flat_map(move |(larger, _)| {
+            let first = (larger, guest, Timestamp(0), EventId([0; 32]));
             let ids = self.ids.range(first..);
-            ids.take_while(move |(holder, _, _)| *holder == larger)
-                .map(|(_, _, id)| *id)
+            ids.take_while(move |(holder, of, _, _)| (*holder, *of) == (larger, guest))
+                .map(|(.., id)| *id)
         })
     }
 }
@@ -133,8 +145,16 @@ mod tests {
         EventId([n; 32])
     }
 
+    fn waits(n: u8, until: u64) -> Waits {
+        Waits {
+            guest: Guest::Anybody,
+            until: Timestamp(until),
+            id: id(n),
+        }
+    }
+
     fn evicted(holders: &Holders, newcomer: Option<Holder>) -> Vec<EventId> {
-        holders.larger_than(newcomer, 100).collect()
+        holders.larger_than(newcomer, 100, Guest::Anybody).collect()
     }
 
     #[test]
@@ -142,13 +162,13 @@ mod tests {
         let (one, other) = (network("192.0.2.1"), network("192.0.2.2"));
         let mut holders = Holders::default();
         for (n, until) in [(1, 50), (2, 40), (3, 60)] {
-            holders.add(one, id(n), Timestamp(until), 100);
+            holders.add(one, waits(n, until), 100);
         }
-        holders.add(other, id(9), Timestamp(1), 100);
+        holders.add(other, waits(9, 1), 100);
         assert_eq!(evicted(&holders, Some(other)), [id(2), id(1), id(3)]);
         assert_eq!(evicted(&holders, Some(one)), []);
         assert_eq!(evicted(&holders, None), [id(2), id(1), id(3), id(9)]);
-        holders.remove(one, id(2), Timestamp(40), 100);
+        holders.remove(one, waits(2, 40), 100);
         assert_eq!(evicted(&holders, Some(other)), [], "it would have as much");
     }
 
@@ -157,11 +177,11 @@ mod tests {
         let mut holders = Holders::default();
         for n in 1..=12 {
             let holder = network(&format!("2001:db8:0:{n}00::1"));
-            holders.add(holder, id(n), Timestamp(n.into()), 100);
+            holders.add(holder, waits(n, n.into()), 100);
         }
         let two = network("192.0.2.1");
-        holders.add(two, id(50), Timestamp(0), 100);
-        holders.add(two, id(51), Timestamp(0), 100);
+        holders.add(two, waits(50, 0), 100);
+        holders.add(two, waits(51, 0), 100);
         let newcomer = Some(network("192.0.2.9"));
         assert_eq!(evicted(&holders, newcomer).len(), 12 + 2);
         assert_eq!(evicted(&holders, newcomer).first(), Some(&id(1)));
@@ -178,7 +198,7 @@ mod tests {
         for n in 0..2 {
             for holder in [one, relay] {
                 assert!(holders.fits(holder, 100, &limits));
-                holders.add(holder, id(n), Timestamp(1), 100);
+                holders.add(holder, waits(n, 1), 100);
             }
         }
         assert!(!holders.fits(one, 100, &limits));

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 pub use self::held::{Durability, Held};
 pub use self::holders::Holder;
-use self::holders::Holders;
+use self::holders::{Holders, Waits};
 pub use self::tips::{Early, EarlyTips, Room};
 use crate::admit::{Cause, Needs, Refusal};
 use crate::clock::Timestamp;
@@ -48,6 +48,8 @@ pub struct Purgatory {
     remembered: BTreeSet<(Timestamp, EventId)>,
     per_author: FxHashMap<Pubkey, OfAuthor>,
     waiting: Load,
+    /// Those of them that maintainers of served repositories sent.
+    of_maintainers: Load,
     holders: Holders,
     kept_in_mind: Load,
     /// Of the expired announcements.
@@ -66,11 +68,39 @@ struct OfAuthor {
 }
 
 /// For whom there is room when most of it is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guest {
     Anybody,
     /// Somebody who maintains the served repository that it is about.
     Maintainer,
+}
+
+/// As what an event is counted.
+#[derive(Debug, Clone, Copy)]
+struct Stay {
+    holder: Option<Holder>,
+    guest: Guest,
+    remembered: bool,
+    until: Timestamp,
+}
+
+impl Stay {
+    fn of(held: &Held) -> Self {
+        Self {
+            holder: held.holder,
+            guest: held.guest,
+            remembered: held.remembered,
+            until: held.until,
+        }
+    }
+
+    fn waits(self, id: EventId) -> Waits {
+        Waits {
+            guest: self.guest,
+            until: self.until,
+            id,
+        }
+    }
 }
 
 impl Purgatory {
@@ -132,20 +162,39 @@ impl Purgatory {
         {
             return Err(Refusal::TooManyHeldFromAddress);
         }
-        let most = match guest {
-            Guest::Anybody => limits.held_of_strangers(),
-            Guest::Maintainer => limits.held_of_all(),
-        };
-        if !self.waiting.with(size(event)).fits(most) {
-            return Err(Refusal::PurgatoryFull);
+        let fits = self.waiting.with(size(event)).fits(limits.held_of_all());
+        match fits && !(guest == Guest::Anybody && self.is_full_of_strangers(event, limits)) {
+            true => Ok(()),
+            false => Err(Refusal::PurgatoryFull),
         }
-        Ok(())
+    }
+
+    fn is_full_of_strangers(&self, event: &Event, limits: &Limits) -> bool {
+        let strangers = self.waiting.without(self.of_maintainers);
+        !strangers.with(size(event)).fits(limits.held_of_strangers())
+    }
+
+    /// Whose events may be given up for that one when all is taken, in this order: strangers make
+    /// way for each other in their part, and maintainers where they have more than is kept for them.
+    pub fn who_makes_way(&self, event: &Event, guest: Guest, limits: &Limits) -> &'static [Guest] {
+        let kept = limits.held_of_maintainers();
+        match guest {
+            Guest::Anybody if self.is_full_of_strangers(event, limits) => &[Guest::Anybody],
+            _ if self.of_maintainers.fits(kept) => &[Guest::Anybody],
+            Guest::Anybody => &[Guest::Maintainer],
+            Guest::Maintainer => &[Guest::Maintainer, Guest::Anybody],
+        }
     }
 
     /// What may be given up for that event, the first one first: events of holders that have more
     /// than this one's.
-    pub fn evictable(&self, event: &Event, holder: Option<Holder>) -> impl Iterator<Item = &Held> {
-        let ids = self.holders.larger_than(holder, size(event));
+    pub fn evictable(
+        &self,
+        event: &Event,
+        holder: Option<Holder>,
+        of: Guest,
+    ) -> impl Iterator<Item = &Held> {
+        let ids = self.holders.larger_than(holder, size(event), of);
         ids.filter_map(|id| self.held.get(&id))
     }
 
@@ -173,7 +222,10 @@ impl Purgatory {
         if self.kept_in_mind.fits(limits.kept_in_mind()) {
             return None;
         }
-        let of_largest = self.expired_holders.larger_than(None, 0).next();
+        let of_largest = self
+            .expired_holders
+            .larger_than(None, 0, Guest::Anybody)
+            .next();
         of_largest.or_else(|| self.remembered.first().map(|(_, id)| *id))
     }
 
@@ -183,19 +235,25 @@ impl Purgatory {
             .get(id)
             .filter(|held| held.remembered != remembered)
         {
-            let (event, until, holder) = (Arc::clone(&held.event), held.until, held.holder);
-            self.uncount(&event, holder, !remembered, until);
-            self.count(&event, holder, remembered, until);
+            let (event, stay) = (Arc::clone(&held.event), Stay::of(held));
+            self.uncount(&event, stay);
+            self.count(&event, Stay { remembered, ..stay });
             if let Some(held) = self.held.get_mut(id) {
                 held.remembered = remembered;
             }
         }
     }
 
-    fn count(&mut self, event: &Event, holder: Option<Holder>, remembered: bool, until: Timestamp) {
+    fn count(&mut self, event: &Event, stay: Stay) {
+        let Stay {
+            holder,
+            guest,
+            remembered,
+            until,
+        } = stay;
         if let Some(holder) = holder {
             let holders = self.holders_of(remembered);
-            holders.add(holder, event.id, until, size(event));
+            holders.add(holder, stay.waits(event.id), size(event));
         }
         let of_author = self.per_author.entry(event.pubkey).or_default();
         if remembered {
@@ -205,19 +263,22 @@ impl Purgatory {
         } else {
             of_author.waiting.add(size(event));
             self.waiting.add(size(event));
+            if guest == Guest::Maintainer {
+                self.of_maintainers.add(size(event));
+            }
         }
     }
 
-    fn uncount(
-        &mut self,
-        event: &Event,
-        holder: Option<Holder>,
-        remembered: bool,
-        until: Timestamp,
-    ) {
+    fn uncount(&mut self, event: &Event, stay: Stay) {
+        let Stay {
+            holder,
+            guest,
+            remembered,
+            until,
+        } = stay;
         if let Some(holder) = holder {
             let holders = self.holders_of(remembered);
-            holders.remove(holder, event.id, until, size(event));
+            holders.remove(holder, stay.waits(event.id), size(event));
         }
         let of_author = self.per_author.entry(event.pubkey).or_default();
         if remembered {
@@ -227,6 +288,9 @@ impl Purgatory {
         } else {
             of_author.waiting.remove(size(event));
             self.waiting.remove(size(event));
+            if guest == Guest::Maintainer {
+                self.of_maintainers.remove(size(event));
+            }
         }
     }
 
@@ -240,16 +304,17 @@ impl Purgatory {
     /// Takes an event; one that is here already keeps its submitters, its durability, its holder,
     /// and whether it is only kept in mind.
     pub fn insert(&mut self, event: Arc<Event>, needs: Needs, until: Timestamp) {
-        self.insert_from(event, needs, until, None);
+        self.insert_from(event, needs, until, None, Guest::Anybody);
     }
 
-    /// The same for one whose holder is known.
+    /// The same for one of which it is known who brought it and who sent it.
     pub fn insert_from(
         &mut self,
         event: Arc<Event>,
         needs: Needs,
         until: Timestamp,
         holder: Option<Holder>,
+        guest: Guest,
     ) {
         let id = event.id;
         let before = self.take(&id);
@@ -264,12 +329,22 @@ impl Purgatory {
         }
         self.deadlines.insert((until, id));
         let remembered = before.as_ref().is_some_and(|before| before.remembered);
-        self.count(&event, holder, remembered, until);
+        let guest = before
+            .as_ref()
+            .map_or(guest, |before| before.guest.max(guest));
+        let stay = Stay {
+            holder,
+            guest,
+            remembered,
+            until,
+        };
+        self.count(&event, stay);
         let of_author = self.per_author.entry(event.pubkey).or_default();
         of_author.ids.push(id);
         let mut held = Held::new(event, needs, until);
         held.remembered = remembered;
         held.holder = holder;
+        held.guest = guest;
         if let Some(before) = before {
             held.submitters = before.submitters;
             held.durability = before.durability;
@@ -305,7 +380,7 @@ impl Purgatory {
             }
         }
         self.deadlines.remove(&(held.until, *id));
-        self.uncount(&held.event, held.holder, held.remembered, held.until);
+        self.uncount(&held.event, Stay::of(&held));
         let author = held.event.pubkey;
         if let Some(of_author) = self.per_author.get_mut(&author) {
             of_author.ids.retain(|other| other != id);
@@ -374,12 +449,13 @@ impl Purgatory {
         let Some(held) = self.held.get_mut(id) else {
             return;
         };
-        let before = std::mem::replace(&mut held.until, until);
-        self.deadlines.remove(&(before, *id));
+        let before = Stay::of(held);
+        held.until = until;
+        self.deadlines.remove(&(before.until, *id));
         self.deadlines.insert((until, *id));
-        let (event, holder, remembered) = (Arc::clone(&held.event), held.holder, held.remembered);
-        self.uncount(&event, holder, remembered, before);
-        self.count(&event, holder, remembered, until);
+        let event = Arc::clone(&held.event);
+        self.uncount(&event, before);
+        self.count(&event, Stay { until, ..before });
     }
 
     fn found(&self, key: &Key) -> Vec<EventId> {

@@ -312,14 +312,20 @@ mod tests {
     fn one_customer_with_many_prefixes_makes_way_for_somebody_else() {
         let mut tips = EarlyTips::default();
         let mut taken = 0;
-        for n in 0..10 {
-            let prefix = network(&format!("2001:db8:0:{n}00::1"));
-            while tips.room(&repo(1), prefix, 1) == Room::Enough {
-                tips.insert(event(taken), early(1, prefix));
+        let mut fill = |tips: &mut EarlyTips, prefix: &str| {
+            while tips.room(&repo(1), network(prefix), 1) == Room::Enough {
+                tips.insert(event(taken), early(1, network(prefix)));
                 taken += 1;
             }
+            taken
+        };
+        for n in 0..10 {
+            fill(&mut tips, &format!("2001:db8:0:{n}00::1"));
         }
-        assert_eq!(taken, MAX_PER_REPO, "the four shares of a /48");
+        let of_two = fill(&mut tips, "203.0.113.1");
+        assert_eq!(of_two, MAX_PER_REPO * 3 / 4, "half is a /48's");
+        let all = fill(&mut tips, "203.0.113.2");
+        assert_eq!(all, MAX_PER_REPO);
         let newcomer = network("192.0.2.1");
         let room = tips.room(&repo(1), newcomer, 1);
         assert_eq!(room, Room::After(repo(1), event(0)));

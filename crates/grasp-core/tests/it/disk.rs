@@ -71,3 +71,38 @@ fn what_sync_brings_in_a_day_is_bounded_for_a_key_and_for_a_repository() {
     let own = issue(&scene, MALLORY, "by a client");
     assert_eq!(scene.publish(&own), Answer::Accepted);
 }
+
+#[test]
+fn what_a_client_publishes_in_a_day_is_bounded_for_its_address_and_for_a_key() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        published_bytes_per_day_per_ip: 20_000,
+        published_bytes_per_day_per_key: 10_000,
+        ..Limits::default()
+    }));
+    served(&mut scene, ALICE, &[]);
+    let mut flood = |by, from: &str| -> usize {
+        let text = |n: usize| format!("{from} {n} {}", "x".repeat(2_000));
+        let mut taken = |n: &usize| {
+            let event = issue(&scene, by, &text(*n));
+            scene.publish_from(from, &event) == Answer::Accepted
+        };
+        (0..5).filter(&mut taken).count()
+    };
+    // Three kilobytes and more for each.
+    assert_eq!(flood(MALLORY, "203.0.113.1"), 2);
+    assert_eq!(flood(MALLORY, "203.0.113.2"), 0, "of the key");
+    assert_eq!(flood(CAROL, "203.0.113.1"), 2);
+    assert_eq!(flood(BOB, "203.0.113.1"), 1, "of the address");
+    assert_eq!(flood(ALICE, "203.0.113.1"), 5, "a maintainer");
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let mut tags = vec![forge::tag(&["a", &address])];
+    tags.extend((0..100).map(|n| forge::tag(&["t", &n.to_string()])));
+    let many_rows = forge::event(BOB, nip34::ISSUE, scene.unix(), tags);
+    assert!(many_rows.json().len() < 3_000);
+    let answer = scene.publish_from("203.0.113.3", &many_rows);
+    assert_eq!(
+        answer,
+        Answer::Refused(Refusal::PublishedQuota),
+        "rows count"
+    );
+}

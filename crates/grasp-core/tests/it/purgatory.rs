@@ -304,3 +304,33 @@ fn strangers_cannot_stop_pushes_to_a_served_repository() {
     assert_eq!(scene.push(&tool(ALICE), &[(MAIN, Some(commit(2)))]), Ok(()));
     assert_eq!(scene.refs(&tool(ALICE)), refs(&[(MAIN, commit(2))]));
 }
+
+#[test]
+fn maintainers_of_ones_own_repository_do_not_fill_it_for_the_others() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        held_events: 64,
+        ..Limits::default()
+    }));
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, MALLORY, &[]);
+    // What a relay of his own brings for his own repository, more than there is room for.
+    let tip = commit(9).to_string();
+    let flood = |scene: &mut Scene, n: u64| {
+        let at = scene.unix() + n;
+        scene.sync(&forge::pull_request(MALLORY, at, &[tool(MALLORY)], &tip))
+    };
+    let answers: Vec<Answer> = (0..70).map(|n| flood(&mut scene, n)).collect();
+    assert_eq!(held(&answers), 64, "what is free is anybody's");
+    let announcement = announce(&scene, CAROL, &[]);
+    assert_eq!(scene.publish_from("192.0.2.1", &announcement), Answer::Held);
+    let event = state(&scene, ALICE, &[(MAIN, commit(2))]);
+    assert_eq!(scene.publish_from("192.0.2.2", &event), Answer::Held);
+    let full = Answer::Refused(Refusal::PurgatoryFull);
+    assert_eq!(flood(&mut scene, 100), full, "he has most of all");
+    // A quarter is for maintainers: his, and the state of the other one.
+    for n in 0..60_u8 {
+        let announcement = announce(&scene, Pubkey([100 + n; 32]), &[]);
+        scene.publish_from(&format!("192.0.2.{}", 10 + n), &announcement);
+    }
+    assert_eq!(scene.held_by(&MALLORY) + scene.held_by(&ALICE), 16);
+}

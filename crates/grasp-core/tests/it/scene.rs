@@ -299,6 +299,12 @@ impl Scene {
         self.disk.held.contains_key(&event.id)
     }
 
+    /// How many events of an author are held.
+    pub fn held_by(&self, author: &Pubkey) -> usize {
+        let held = self.disk.held.values();
+        held.filter(|row| row.event.pubkey == *author).count()
+    }
+
     pub fn repo(&self, repo: &RepoId) -> &Repo {
         self.git.get(repo).expect("the repository is there")
     }

@@ -177,6 +177,8 @@ impl Config {
             connections_per_ip: self.max_connections_per_ip,
             events_per_minute_per_ip: self.events_per_minute_per_ip,
             events_per_minute_per_key: self.events_per_minute_per_key,
+            published_bytes_per_day_per_ip: self.event_bytes_per_day_per_ip.as_u64(),
+            published_bytes_per_day_per_key: self.event_bytes_per_day_per_key.as_u64(),
             authenticated_keys: self.max_authenticated_keys,
             events_in_flight: self.max_events_in_flight,
             ingest_bytes: self.max_ingest_bytes.as_usize(),

@@ -450,6 +450,15 @@ settings! {
 
         /// Events accepted from one author in a minute; 0 means no limit.
         NGIT_EVENTS_PER_MINUTE_PER_KEY => events_per_minute_per_key: u32 = "600" in 0..=1_000_000;
+
+        /// Bytes of events, with their rows in the indexes, that are stored from one address in a
+        /// day; 0 means no limit. Maintainers of the repositories that they write about are exempt.
+        NGIT_EVENT_BYTES_PER_DAY_PER_IP => event_bytes_per_day_per_ip: ByteSize
+            = "1GiB" in 0..=1024 * GIB;
+
+        /// The same for one author.
+        NGIT_EVENT_BYTES_PER_DAY_PER_KEY => event_bytes_per_day_per_key: ByteSize
+            = "1GiB" in 0..=1024 * GIB;
     }
 
     "Queries" {

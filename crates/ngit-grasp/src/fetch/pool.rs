@@ -191,7 +191,7 @@ async fn enter(
     let (shared, id) = (Arc::clone(shared), id.clone());
     let looking = tokio::task::spawn_blocking(move || {
         let repo = shared.repositories.open(&id)?;
-        let room = shared.rooms.enter(&id, repo.size()?, backing);
+        let room = shared.rooms.enter(&id, repo.size()?, backing, None);
         let part = shared.owners.enter(&id.owner, &shared.repositories)?;
         Ok::<_, GitError>(match (room, part) {
             (Ok(room), Ok(part)) => Ok((repo, room, part)),
@@ -259,7 +259,7 @@ impl Watch for Onlooker<'_> {
 
 fn end_of(full: Full) -> FetchEnd {
     match full {
-        Full::Disk => FetchEnd::DiskLow,
+        Full::Disk | Full::Network => FetchEnd::DiskLow,
         Full::Repository | Full::PullRequests | Full::Unsigned => FetchEnd::Full,
     }
 }

@@ -6,14 +6,16 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
-use grasp_core::RepoId;
+use grasp_core::byte_quota::ByteQuota;
 use grasp_core::push::Backing;
+use grasp_core::{Network, RepoId};
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::disk::Floor;
 
@@ -23,6 +25,7 @@ const MOST_UNSIGNED: u64 = 256 * 1024 * 1024;
 pub struct Rooms {
     repository_bytes: u64,
     disk: Arc<Floor>,
+    brought: Arc<Brought>,
     /// What each repository with a push under way may still grow by.
     left: Mutex<FxHashMap<RepoId, Weak<AtomicU64>>>,
 }
@@ -38,6 +41,45 @@ pub enum Full {
     Unsigned,
     #[error("the server's disk is almost full, try again later")]
     Disk,
+    #[error("the server's disk is filling up, and much of it came from your address today")]
+    Network,
+}
+
+/// What one network may bring in a day while the disk is filling up.
+const FAIR_BYTES: u64 = 256 * 1024 * 1024;
+/// Networks whose bytes are remembered: 10,000 x 80 bytes = 800 kB.
+const MAX_NETWORKS: usize = 10_000;
+
+/// What networks have brought in a day.
+struct Brought {
+    clock: Clock,
+    by_network: Mutex<ByteQuota<Network>>,
+}
+
+impl Brought {
+    fn new() -> Self {
+        Self {
+            clock: Clock::start(),
+            by_network: Mutex::new(ByteQuota::new(FAIR_BYTES, MAX_NETWORKS)),
+        }
+    }
+
+    fn is_fair(&self, network: Network) -> bool {
+        self.by_network()
+            .allows(&network.widest(), 0, self.clock.mono())
+    }
+
+    fn add(&self, network: Network, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.by_network()
+            .spend(network.widest(), bytes, self.clock.mono());
+    }
+
+    fn by_network(&self) -> MutexGuard<'_, ByteQuota<Network>> {
+        self.by_network
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a push may take of its repository's room.
@@ -73,6 +115,9 @@ pub struct Room {
     left: Arc<AtomicU64>,
     share: Share,
     disk: Arc<Floor>,
+    brought: Arc<Brought>,
+    /// Who brings it; nobody for a fetch of ours.
+    network: Option<Network>,
     taken: AtomicU64,
     full: OnceLock<Full>,
 }
@@ -89,16 +134,28 @@ impl Rooms {
         Self {
             repository_bytes,
             disk: Floor::new(root, min_free),
+            brought: Arc::new(Brought::new()),
             left: Mutex::default(),
         }
     }
 
-    /// `size` is the repository's on disk, with what other pushes have brought so far. Waits for
-    /// the disk.
-    pub fn enter(&self, repo: &RepoId, size: u64, backing: Backing) -> Result<Room, Full> {
+    /// `size` is the repository's on disk, with what other pushes have brought so far. While the
+    /// disk is filling up, a network has a day's share, so that none fills it for the others. Waits
+    /// for the disk.
+    pub fn enter(
+        &self,
+        repo: &RepoId,
+        size: u64,
+        backing: Backing,
+        network: Option<Network>,
+    ) -> Result<Room, Full> {
         self.disk.look();
         if self.disk.is_low(0) {
             return Err(Full::Disk);
+        }
+        if self.disk.is_filling_up() && !network.is_none_or(|network| self.brought.is_fair(network))
+        {
+            return Err(Full::Network);
         }
         let share = Share::new(self.repository_bytes, backing);
         let now = self.repository_bytes.saturating_sub(size);
@@ -115,6 +172,8 @@ impl Rooms {
             left,
             share,
             disk: Arc::clone(&self.disk),
+            brought: Arc::clone(&self.brought),
+            network,
             taken: AtomicU64::new(0),
             full: OnceLock::new(),
         })
@@ -169,7 +228,21 @@ impl Room {
         if self.disk.is_low(0) {
             return Err(*self.full.get_or_init(|| Full::Disk));
         }
+        if self.has_brought_too_much(bytes) {
+            return Err(*self.full.get_or_init(|| Full::Network));
+        }
         Ok(())
+    }
+}
+
+impl Room {
+    /// Counts it for its network, whatever becomes of it: it was written.
+    fn has_brought_too_much(&self, bytes: u64) -> bool {
+        let Some(network) = self.network else {
+            return false;
+        };
+        self.brought.add(network, bytes);
+        self.disk.is_filling_up() && !self.brought.is_fair(network)
     }
 }
 
@@ -214,7 +287,7 @@ mod tests {
     #[test]
     fn pushes_to_one_repository_share_its_room() {
         let rooms = rooms(100, 0);
-        let enter = |repo: &RepoId, size| rooms.enter(repo, size, Backing::State);
+        let enter = |repo: &RepoId, size| rooms.enter(repo, size, Backing::State, None);
         let one = enter(&repo(1), 20).unwrap();
         let two = enter(&repo(1), 20).unwrap();
         let other = enter(&repo(2), 20).unwrap();
@@ -234,7 +307,7 @@ mod tests {
     #[test]
     fn strangers_leave_room_for_the_owner() {
         let rooms = rooms(100, 0);
-        let enter = |size, backing| rooms.enter(&repo(1), size, backing);
+        let enter = |size, backing| rooms.enter(&repo(1), size, backing, None);
         let left = |size, backing| enter(size, backing).map(|room| room.left());
         for (size, backing, expected) in [
             (0, Backing::None, Ok(60)),
@@ -253,7 +326,7 @@ mod tests {
     #[test]
     fn strangers_at_once_leave_it_too() {
         let rooms = rooms(100, 0);
-        let enter = |backing| rooms.enter(&repo(1), 0, backing).unwrap();
+        let enter = |backing| rooms.enter(&repo(1), 0, backing, None).unwrap();
         let (one, two) = (enter(Backing::None), enter(Backing::None));
         let request = enter(Backing::PullRequests);
         let owner = enter(Backing::State);
@@ -270,20 +343,39 @@ mod tests {
     #[test]
     fn what_nobody_has_signed_for_is_not_large() {
         let rooms = rooms(u64::MAX, 0);
-        let left = |backing| rooms.enter(&repo(1), 0, backing).unwrap().left();
+        let left = |backing| rooms.enter(&repo(1), 0, backing, None).unwrap().left();
         assert_eq!(left(Backing::None), MOST_UNSIGNED);
         assert_eq!(left(Backing::PullRequests), u64::MAX / 5 * 4);
     }
 
     #[test]
     fn a_disk_that_is_almost_full_takes_nothing() {
-        let entered = rooms(100, u64::MAX).enter(&repo(1), 0, Backing::State);
+        let entered = rooms(100, u64::MAX).enter(&repo(1), 0, Backing::State, None);
         assert_eq!(entered.err(), Some(Full::Disk));
     }
 
     #[test]
+    fn a_network_does_not_fill_the_disk_for_the_others() {
+        let free = crate::disk::of(&[&std::env::temp_dir()], 0)[0].free;
+        let network = |n: u8| Some(Network::of([203, 0, 113, n].into()));
+        for (min_free, fills_up) in [(free / 2, true), (0, false)] {
+            let rooms = rooms(u64::MAX, min_free);
+            let enter = |n| rooms.enter(&repo(n), 0, Backing::State, network(n));
+            let greedy = enter(1).unwrap();
+            let taken = greedy.take(FAIR_BYTES + 1);
+            let full = fills_up.then_some(Full::Network);
+            assert_eq!((taken.err(), enter(1).err()), (full, full));
+            assert_eq!(enter(2).unwrap().take(FAIR_BYTES / 2), Ok(()));
+            let ours = rooms.enter(&repo(3), 0, Backing::State, None).unwrap();
+            assert_eq!(ours.take(FAIR_BYTES * 2), Ok(()), "a fetch of ours");
+        }
+    }
+
+    #[test]
     fn a_copy_needs_room_on_the_disk_alone() {
-        let room = rooms(100, 0).enter(&repo(1), 0, Backing::State).unwrap();
+        let room = rooms(100, 0)
+            .enter(&repo(1), 0, Backing::State, None)
+            .unwrap();
         assert_eq!(room.copy(1_000), Ok(()));
         assert_eq!(room.copy(u64::MAX), Err(Full::Disk));
         assert_eq!(room.left(), 100);

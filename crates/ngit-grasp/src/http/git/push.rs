@@ -319,9 +319,9 @@ impl Pushing {
     /// Its part of what the repository may still grow by. Borrows nothing, as above.
     fn room(&self, backing: Backing) -> impl Future<Output = Result<Room, NotTaken>> + use<> {
         let (site, id) = (Arc::clone(&self.site), self.id.clone());
-        let repo = self.repo.clone();
+        let (repo, network) = (self.repo.clone(), self.network);
         let enter = off_the_loop(&self.turn, move || {
-            Ok(site.rooms.enter(&id, repo.size()?, backing))
+            Ok(site.rooms.enter(&id, repo.size()?, backing, network))
         });
         async move { Ok(enter.await??) }
     }
