@@ -106,6 +106,8 @@ pub enum EventError {
     ContentTooLarge(usize),
     #[error("invalid: more than {0} tags")]
     TooManyTags(usize),
+    #[error("invalid: more than {0} values in all tags")]
+    TooManyTagValues(usize),
     #[error("invalid: event id is not the hash of the event")]
     WrongId,
     #[error("invalid: signature does not match")]
@@ -143,6 +145,9 @@ impl Unverified {
         if wire.tags.len() > limits.tags {
             return Err(EventError::TooManyTags(limits.tags));
         }
+        if wire.tags.iter().map(Vec::len).sum::<usize>() > limits.tag_values {
+            return Err(EventError::TooManyTagValues(limits.tag_values));
+        }
         Ok(Self::from_wire(wire))
     }
 
@@ -165,8 +170,12 @@ impl Unverified {
         self.event.sig
     }
 
-    pub fn json_len(&self) -> usize {
-        self.event.json.len()
+    /// What it takes in memory: the JSON, about as much again for the texts in it, and each tag and
+    /// each of its values.
+    pub fn memory(&self) -> usize {
+        let tags = &self.event.tags;
+        let values: usize = tags.iter().map(Vec::len).sum();
+        2 * self.event.json.len() + (tags.len() + values) * size_of::<String>()
     }
 
     /// What it says of itself, not proven.
@@ -346,6 +355,22 @@ mod tests {
         assert_eq!(parsed.verify(|_| true), Err(EventError::WrongId));
         let parsed = Unverified::parse(REAL, &Limits::default()).unwrap();
         assert_eq!(parsed.verify(|_| false), Err(EventError::WrongSignature));
+    }
+
+    #[test]
+    fn short_values_are_counted_by_the_memory_they_take() {
+        let limits = Limits::default();
+        let with_values = |count: usize| {
+            let values = vec![r#""""#; count].join(",");
+            REAL.replace(r#""tags":[]"#, &format!(r#""tags":[[{values}]]"#))
+        };
+        let most = Unverified::parse(&with_values(limits.tag_values), &limits).unwrap();
+        assert!(most.memory() > limits.tag_values * 24);
+        let more = Unverified::parse(&with_values(limits.tag_values + 1), &limits);
+        assert_eq!(
+            more.err(),
+            Some(EventError::TooManyTagValues(limits.tag_values))
+        );
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Limits {
     /// Tags of one event. Each single-letter tag is one index row of about 80 bytes, and two where it
     /// names something (`a`, `e`, `q`), so one event costs at most 400 kB of index.
     pub tags: usize,
+    /// In all tags of one event. Each takes 24 bytes of memory beside its text, however short it
+    /// is: 10,000 are 240 kB.
+    pub tag_values: usize,
     /// How far ahead of our clock an event may be dated.
     pub created_at_ahead: Duration,
     /// How old an event may be; zero means any age.
@@ -494,6 +497,7 @@ impl Default for Limits {
             event_bytes: 256 * KIB,
             content_bytes: 192 * KIB,
             tags: 2_500,
+            tag_values: 10_000,
             created_at_ahead: Duration::from_secs(15 * 60),
             created_at_behind: Duration::ZERO,
             subscriptions: 256,

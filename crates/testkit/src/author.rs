@@ -125,6 +125,7 @@ fn no_limits() -> Limits {
         event_bytes: usize::MAX,
         content_bytes: usize::MAX,
         tags: usize::MAX,
+        tag_values: usize::MAX,
         ..Limits::default()
     }
 }

@@ -157,6 +157,7 @@ impl Config {
             event_bytes: self.max_event_bytes.as_usize(),
             content_bytes: self.max_content_bytes.as_usize(),
             tags: self.max_event_tags,
+            tag_values: self.max_event_tags.saturating_mul(4),
             created_at_ahead: self.created_at_ahead,
             created_at_behind: self.created_at_behind,
             subscriptions: self.max_subscriptions,

@@ -433,7 +433,7 @@ settings! {
         /// The longest content of an event.
         NGIT_MAX_CONTENT_BYTES => max_content_bytes: ByteSize = "192KiB" in KIB..=32 * MIB;
 
-        /// The most tags of one event. A repository state has one tag for each branch and tag
+        /// The most tags of one event, with four values each on average. A repository state has one tag for each branch and tag
         /// of the repository; 10,000 of them, the most that a repository may have, need 20000
         /// here and 1000KiB in NGIT_MAX_EVENT_BYTES.
         NGIT_MAX_EVENT_TAGS => max_event_tags: usize = "2500" in 10..=100_000;

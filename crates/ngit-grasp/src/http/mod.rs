@@ -4,6 +4,7 @@
 mod client_ip;
 mod gate;
 pub mod git;
+mod large;
 mod nip11;
 mod operator;
 mod pages;
@@ -414,7 +415,9 @@ async fn repository(
     if route.endpoint == Endpoint::Page && is_read {
         return page(site, route.repo, client).await;
     }
-    site.git.serve(route, client, request).await
+    let response = site.git.serve(route, client, request).await;
+    let (outboxes, eviction) = (&site.relay.outboxes, transport.slot.eviction());
+    large::counted(response, outboxes, client.network, eviction).await
 }
 
 async fn page(site: Arc<Site>, repo: RepoId, client: Client) -> Response<Body> {

@@ -66,9 +66,8 @@ impl Share {
     }
 }
 
-/// Parsed tags take about as much again as the JSON.
 fn units(event: &Unverified) -> usize {
-    (2 * event.json_len()).div_ceil(UNIT)
+    event.memory().div_ceil(UNIT)
 }
 
 struct Job {

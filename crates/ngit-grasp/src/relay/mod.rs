@@ -44,7 +44,7 @@ pub struct Relay {
     /// Events that NEG sessions and COUNTs of several filters may keep in mind.
     session_items: Arc<EvictingQuota>,
     /// What is on its way to all readers.
-    outboxes: Arc<EvictingQuota>,
+    pub outboxes: Arc<EvictingQuota>,
     /// Values that filters of subscriptions and waiting COUNTs name.
     filter_values: Arc<EvictingQuota>,
     network_rate: Mutex<Limiter<Network>>,

@@ -174,7 +174,7 @@ fn events_are_written_as_they_were_read() {
         understood += 1;
         let event = Event::from_stored(&text).expect("what parses can be stored");
         assert_eq!(event.id, unverified.id());
-        assert_eq!(event.json().len(), unverified.json_len());
+        assert!(unverified.memory() >= 2 * event.json().len());
         let again = Event::from_stored(event.json()).expect("what we wrote we can read");
         assert_eq!(again, event);
         let value: Value = serde_json::from_str(event.json()).expect("JSON");

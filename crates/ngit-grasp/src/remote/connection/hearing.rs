@@ -19,9 +19,9 @@ pub const STRAYS: u32 = 64;
 /// those that mean nothing to us.
 pub const LATE: u32 = 10_000;
 
-/// Events too large for us that one connection may have us check, at some milliseconds each: what
-/// is planted at a relay comes a few at a time.
-const MAX_PROVEN: u32 = 1_000;
+/// Events too large for us that one connection may have us check: what is planted at a relay comes a
+/// few at a time. They are checked where other connections wait: 64 x 8 ms = half a second in all.
+const MAX_PROVEN: u32 = 64;
 
 impl Connection {
     pub(super) fn on_text(&mut self, text: &str) {
@@ -166,6 +166,7 @@ fn any_size() -> Limits {
         event_bytes: MAX_MESSAGE,
         content_bytes: MAX_MESSAGE,
         tags: usize::MAX,
+        tag_values: usize::MAX,
         ..Limits::default()
     }
 }
@@ -180,7 +181,8 @@ fn expected(
         let fault = match error {
             EventError::TooLarge(_)
             | EventError::ContentTooLarge(_)
-            | EventError::TooManyTags(_) => Fault::TooLarge,
+            | EventError::TooManyTags(_)
+            | EventError::TooManyTagValues(_) => Fault::TooLarge,
             EventError::Malformed(_) | EventError::WrongId | EventError::WrongSignature => {
                 Fault::Malformed
             }
