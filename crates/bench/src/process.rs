@@ -26,8 +26,10 @@ pub fn start(bin: &Path) -> Server {
     Server::start(bin, &unlimited())
 }
 
-pub fn unlimited() -> [(&'static str, &'static str); 4] {
+pub fn unlimited() -> [(&'static str, &'static str); 6] {
     [
+        ("NGIT_EVENT_BYTES_PER_DAY_PER_KEY", "0"),
+        ("NGIT_EVENT_BYTES_PER_DAY_PER_IP", "0"),
         ("NGIT_EVENTS_PER_MINUTE_PER_KEY", "0"),
         ("NGIT_EVENTS_PER_MINUTE_PER_IP", "0"),
         ("NGIT_MAX_CONNECTIONS", "5000"),

@@ -16,6 +16,7 @@ mod differential;
 mod doctor;
 mod documents;
 mod fetch;
+mod floods;
 mod git_clients;
 mod git_crash;
 mod git_limits;

@@ -184,3 +184,27 @@ fn many_values_and_many_tags_do_not_multiply() {
         "each filter once, not once for each value: {compared}"
     );
 }
+
+#[test]
+fn a_million_hostile_filters_cost_an_event_what_their_shares_allow() {
+    let mut filing = Filing::default();
+    let mut filed = 0;
+    // As many networks as may hold all filter values together, each with filters that name the hot
+    // value, and another that tells them apart.
+    for conn in 0..400_u64 {
+        let holder = at(conn, &format!("203.0.113.{}", conn % 25));
+        for n in 0..2_500 {
+            let filter = format!(r##"{{"#t":["hot"],"#x":["{conn}-{n}"]}}"##);
+            filed += usize::from(filing.insert("hostile", holder, &[&filter]).is_ok());
+        }
+    }
+    assert_eq!(filed, 1_000_000);
+    filing
+        .insert("mine", reader(), &[r##"{"#t":["hot"]}"##])
+        .unwrap();
+    let (wanted, compared) = filing.matches(&event(1, &[&["t", "hot"]]));
+    assert_eq!(wanted, ["mine"]);
+    assert!(compared <= 25 * FILED_PER_NETWORK as usize, "{compared}");
+    let (wanted, compared) = filing.matches(&event(1, &[&["t", "cold"]]));
+    assert_eq!((wanted.len(), compared), (0, 0));
+}
