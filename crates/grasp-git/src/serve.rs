@@ -45,8 +45,14 @@ const SETTINGS: &[&str] = &[
     "uploadpack.allowFilter=true",
     "uploadpack.allowTipSHA1InWant=true",
     "uploadpack.allowReachableSHA1InWant=true",
-    // It reads a file that a stranger names, and applies it to every path.
-    "uploadpackfilter.sparse:oid.allow=false",
+    // What clients use. Of the others, `sparse:oid` reads a file that a stranger names and applies it
+    // to every path, and `combine` asks each of thousands of filters about every object.
+    "uploadpackfilter.allow=false",
+    "uploadpackfilter.blob:none.allow=true",
+    "uploadpackfilter.blob:limit.allow=true",
+    "uploadpackfilter.object:type.allow=true",
+    "uploadpackfilter.tree.allow=true",
+    "uploadpackfilter.tree.maxDepth=16",
     "core.bigFileThreshold=64m",
     "pack.windowMemory=128m",
 ];

@@ -476,3 +476,32 @@ async fn a_filter_that_reads_a_strangers_file_is_refused() {
     let answer = ask_for(&place, &[filter, want]).await;
     assert!(!answer.contains("packfile"), "{answer:?}");
 }
+
+#[tokio::test]
+async fn filters_that_clients_use_are_taken_and_costly_ones_refused() {
+    let place = filled().await;
+    let want = format!("want {}\n", place.id("master"));
+    for used in [
+        "blob:none",
+        "blob:limit=1m",
+        "tree:0",
+        "tree:16",
+        "object:type=commit",
+    ] {
+        let lines = [format!("filter {used}\n"), want.clone()];
+        let answer = ask_for(&place, &lines).await;
+        assert!(answer.contains("packfile"), "{used}: {answer:?}");
+    }
+    // Each part of a combination is asked about every object.
+    let many = vec!["blob:none"; 6_000].join("+");
+    for refused in [
+        "tree:17",
+        "combine:blob:none+tree:1",
+        &format!("combine:{many}"),
+    ] {
+        let lines = [format!("filter {refused}\n"), want.clone()];
+        let answer = ask_for(&place, &lines).await;
+        assert!(!answer.contains("packfile"), "{answer:?}");
+        assert!(answer.contains("ERR"), "{answer:?}");
+    }
+}
