@@ -148,7 +148,9 @@ async fn ls_refs_answers_as_git_does() {
             let ours = ours.answer(&place.repo.refs().unwrap());
             let cursor = std::io::Cursor::new(body);
             let limits = ServeLimits::default();
-            let mut served = upload_pack(&place.repo, Protocol::V2, cursor, &limits).unwrap();
+            let mut served = upload_pack(&place.repo, Protocol::V2, cursor, &limits)
+                .await
+                .unwrap();
             let mut gits = Vec::new();
             served.read_to_end(&mut gits).await.unwrap();
             served.finish().await.unwrap();
@@ -309,7 +311,9 @@ async fn what_git_refuses_is_an_error_and_nothing_hangs() {
     let place = filled().await;
     let limits = ServeLimits::default();
     let body = std::io::Cursor::new(b"0012garbage here\n0000".to_vec());
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let mut response = Vec::new();
     served.read_to_end(&mut response).await.unwrap();
     let error = served.finish().await.unwrap_err();
@@ -321,7 +325,9 @@ async fn what_git_refuses_is_an_error_and_nothing_hangs() {
         deadline: std::time::Duration::from_millis(50),
         ..limits
     };
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let error = served.read_to_end(&mut response).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     assert!(served.finish().await.unwrap_err().is_timeout());
@@ -343,7 +349,9 @@ async fn a_client_that_goes_takes_git_and_its_children_along() {
     pktline::put_text(&mut body, "done\n");
     let body = std::io::Cursor::new(body.to_vec());
     let limits = ServeLimits::default();
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let mut total = 0;
     while total < 100_000 {
         total += served.chunk().await.unwrap().unwrap().len();
@@ -364,12 +372,19 @@ async fn a_client_that_goes_takes_git_and_its_children_along() {
 /// How many processes have this as their working directory, as git's children do here.
 #[cfg(target_os = "linux")]
 fn working_in(dir: &std::path::Path) -> usize {
+    processes_in(dir).len()
+}
+
+#[cfg(target_os = "linux")]
+fn processes_in(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let dir = dir.canonicalize().unwrap();
     let here = |entry: std::io::Result<std::fs::DirEntry>| {
-        let link = std::fs::read_link(entry.ok()?.path().join("cwd")).ok()?;
-        (link == dir).then_some(())
+        let process = entry.ok()?.path();
+        let link = std::fs::read_link(process.join("cwd")).ok()?;
+        (link == dir).then_some(process)
     };
-    std::fs::read_dir("/proc").unwrap().filter_map(here).count()
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.filter_map(here).collect()
 }
 
 /// Protocol 2, whole.
@@ -384,7 +399,9 @@ async fn ask_for(place: &Place, lines: &[String]) -> String {
     pktline::put_flush(&mut request);
     let body = std::io::Cursor::new(request.freeze());
     let limits = ServeLimits::default();
-    let mut served = upload_pack(&place.repo, Protocol::V2, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V2, body, &limits)
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     // What is refused ends with an error as well.
     while let Ok(Some(chunk)) = served.chunk().await {
@@ -503,5 +520,43 @@ async fn filters_that_clients_use_are_taken_and_costly_ones_refused() {
         let answer = ask_for(&place, &lines).await;
         assert!(!answer.contains("packfile"), "{answer:?}");
         assert!(answer.contains("ERR"), "{answer:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_fetch_gives_way_and_has_processor_time_by_the_size_of_its_repository() {
+    let place = Place::new();
+    let tip = place.commit("a", &noise(3_000_000));
+    place.bring(tip).await;
+    let master = refs(&[("refs/heads/master", tip)]);
+    place.repo.write_refs(&master).unwrap();
+    let mut body = BytesMut::new();
+    pktline::put_text(&mut body, &format!("want {tip} side-band-64k ofs-delta\n"));
+    pktline::put_flush(&mut body);
+    pktline::put_text(&mut body, "done\n");
+    let body = std::io::Cursor::new(body.to_vec());
+    let limits = ServeLimits::default();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
+    let mut total = 0;
+    while total < 100_000 {
+        total += served.chunk().await.unwrap().unwrap().len();
+    }
+    let mebibytes = place.repo.size().unwrap().div_ceil(1 << 20);
+    let running = processes_in(place.repo.dir());
+    assert!(!running.is_empty());
+    for process in running {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap();
+        assert_eq!(stat.split(' ').nth(18), Some("5"), "{stat}");
+        let limits = std::fs::read_to_string(process.join("limits")).unwrap();
+        let cpu = limits.lines().find(|line| line.starts_with("Max cpu time"));
+        let seconds = cpu.and_then(|cpu| cpu.split_whitespace().nth(3));
+        let seconds: u64 = seconds.unwrap().parse().expect(&limits);
+        assert!(
+            (61..=60 + 4 * mebibytes).contains(&seconds),
+            "{seconds} s for {mebibytes} MiB"
+        );
     }
 }
