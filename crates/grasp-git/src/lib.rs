@@ -7,6 +7,7 @@ mod advert;
 mod chains;
 mod command;
 mod commands;
+mod deadline;
 mod error;
 pub mod fetch;
 mod files;

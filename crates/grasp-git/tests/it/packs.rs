@@ -501,12 +501,16 @@ fn chained(deltas: u32, by_name: bool) -> Vec<u8> {
 }
 
 /// As zlib has it, without compression.
-fn stored(content: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(content.len()).unwrap();
-    let mut bytes = vec![0x78, 0x01, 1];
-    bytes.extend(length.to_le_bytes());
-    bytes.extend((!length).to_le_bytes());
-    bytes.extend(content);
+pub fn stored(content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x78, 0x01];
+    let mut blocks = content.chunks(usize::from(u16::MAX)).peekable();
+    while let Some(block) = blocks.next() {
+        let length = block.len() as u16;
+        bytes.push(u8::from(blocks.peek().is_none()));
+        bytes.extend(length.to_le_bytes());
+        bytes.extend((!length).to_le_bytes());
+        bytes.extend(block);
+    }
     let (mut a, mut b) = (1_u32, 0_u32);
     for byte in content {
         a = (a + u32::from(*byte)) % 65_521;
