@@ -177,22 +177,28 @@ impl Objects {
     }
 
     /// None if it is not here, not a commit, too costly for a page, or not readable as one.
-    pub fn commit_summary(&self, id: &ObjectId) -> Result<Option<CommitSummary>, GitError> {
-        let content = self.commit(id, MAX_SHOWN)?;
+    /// `may_read` is asked before it is read, with its size.
+    pub fn commit_summary(
+        &self,
+        id: &ObjectId,
+        mut may_read: impl FnMut(u64) -> bool,
+    ) -> Result<Option<CommitSummary>, GitError> {
+        let content = self.commit(id, MAX_SHOWN, &mut may_read)?;
         Ok(content.as_deref().and_then(CommitSummary::parse))
     }
 
     /// The last commits of a branch, along first parents: at most so many. It ends where one has
-    /// no summary.
+    /// no summary, or may not be read: `may_read` is asked for each, with its size.
     pub fn log(
         &self,
         tip: &ObjectId,
         max_commits: usize,
+        mut may_read: impl FnMut(u64) -> bool,
     ) -> Result<Vec<(ObjectId, CommitSummary)>, GitError> {
         let mut log = Vec::new();
         let mut next = Some(*tip);
         while let Some(id) = next.filter(|_| log.len() < max_commits) {
-            let content = self.commit(&id, MAX_SHOWN)?;
+            let content = self.commit(&id, MAX_SHOWN, &mut may_read)?;
             let content = content.unwrap_or_default();
             let Some(summary) = CommitSummary::parse(&content) else {
                 break;
@@ -205,15 +211,20 @@ impl Objects {
 
     /// None for what is no commit, has no parent, or cannot be read.
     pub(crate) fn first_parent(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
-        let content = self.commit(id, MAX_READ)?;
+        let content = self.commit(id, MAX_READ, &mut |_| true)?;
         Ok(content.as_deref().and_then(first_parent))
     }
 
-    /// None if it is not here, no commit, larger than that, or behind too many deltas.
-    fn commit(&self, id: &ObjectId, max_size: u64) -> Result<Option<Vec<u8>>, GitError> {
+    /// None if it is not here, no commit, larger than that, behind too many deltas, or not to be read.
+    fn commit(
+        &self,
+        id: &ObjectId,
+        max_size: u64,
+        may_read: &mut impl FnMut(u64) -> bool,
+    ) -> Result<Option<Vec<u8>>, GitError> {
         let is_read = |header: &Header| {
             let costly = header.size > max_size || header.deltas > MAX_DELTAS;
-            header.kind == ObjectKind::Commit && !costly
+            header.kind == ObjectKind::Commit && !costly && may_read(header.size)
         };
         match self.header(id)?.filter(is_read) {
             Some(_) => self.content(id),
