@@ -40,3 +40,4 @@ pub use refs::{MendedRefs, Ref, RefSet};
 pub use repo::{Leftovers, Repo};
 pub use report::Report;
 pub use serve::{ServeLimits, Served, upload_pack};
+pub use wants::WalkLimits;

@@ -46,6 +46,9 @@ impl RefSet {
     }
 }
 
+/// Of the file that every change of refs touches: which it is, and when that was.
+pub(crate) type RefsVersion = (u64, SystemTime);
+
 /// What was done to a `packed-refs` that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MendedRefs {
@@ -260,7 +263,7 @@ impl Repo {
     }
 
     /// Differs after every change of refs.
-    fn version(&self) -> Option<(u64, SystemTime)> {
+    pub(crate) fn version(&self) -> Option<RefsVersion> {
         let found = std::fs::metadata(self.packed_refs()).ok()?;
         Some((found.ino(), found.modified().ok()?))
     }

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use grasp_core::git::ObjectId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
@@ -21,7 +20,7 @@ use crate::files::off_the_loop;
 use crate::pktline;
 use crate::quarantine::CpuLimit;
 use crate::repo::Repo;
-use crate::wants::{Scanned, Wants};
+use crate::wants::{Scanned, WalkLimits, WantRefusal, Wants};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
@@ -35,6 +34,8 @@ pub struct ServeLimits {
     pub cpu: CpuLimit,
     /// Above 0 its processes give way to others.
     pub niceness: i32,
+    /// Of the check that refs reach what is asked for.
+    pub walk: WalkLimits,
 }
 
 impl Default for ServeLimits {
@@ -49,6 +50,7 @@ impl Default for ServeLimits {
                 per_mib: Duration::from_secs(4),
             },
             niceness: 5,
+            walk: WalkLimits::default(),
         }
     }
 }
@@ -82,8 +84,8 @@ pub struct Served {
     stdout: Option<ChildStdout>,
     request: Option<JoinHandle<Result<(), GitError>>>,
     running: Running,
-    /// An object that is not given, and that the client has not been told of.
-    refused: Arc<Mutex<Option<ObjectId>>>,
+    /// Why nothing is given, if the client has not been told.
+    refused: Arc<Mutex<Option<WantRefusal>>>,
     deadline: Pin<Box<Sleep>>,
     after: Duration,
 }
@@ -113,12 +115,13 @@ pub async fn upload_pack(
     };
     let mut running = command.spawn(Stdio::piped(), Stdio::piped())?;
     let stdin = running.take_stdin();
-    let refused: Arc<Mutex<Option<ObjectId>>> = Arc::default();
+    let refused: Arc<Mutex<Option<WantRefusal>>> = Arc::default();
     let request = match protocol {
         Protocol::V2 => tokio::spawn(pass_checked(
             body,
             stdin,
             repo.clone(),
+            limits.walk,
             Arc::clone(&refused),
         )),
         // Git checks what is asked for by itself.
@@ -140,7 +143,7 @@ impl Served {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         match self.read_buf(&mut chunk).await {
             Ok(0) => match self.take_refused() {
-                Some(id) => Ok(Some(not_ours(&id))),
+                Some(refusal) => Ok(Some(in_words(&refusal))),
                 None => self.finish().await.map(|()| None),
             },
             Ok(_) => Ok(Some(chunk.freeze())),
@@ -171,7 +174,7 @@ impl Served {
         }
     }
 
-    fn take_refused(&self) -> Option<ObjectId> {
+    fn take_refused(&self) -> Option<WantRefusal> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.take()
     }
@@ -234,10 +237,15 @@ async fn pass_checked(
     mut body: impl AsyncRead + Unpin,
     stdin: Option<ChildStdin>,
     repo: Repo,
-    refused: Arc<Mutex<Option<ObjectId>>>,
+    limits: WalkLimits,
+    refused: Arc<Mutex<Option<WantRefusal>>>,
 ) -> Result<(), GitError> {
     let Some(mut stdin) = stdin else {
         return Ok(());
+    };
+    let refuse = |refusal: WantRefusal| {
+        *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+        Ok(())
     };
     let mut wants = Wants::default();
     let mut chunk = Vec::with_capacity(16 * 1024);
@@ -252,15 +260,14 @@ async fn pass_checked(
                 }),
             // Git says what it thinks of a request that breaks off.
             Scanned::Malformed => return Ok(()),
+            Scanned::TooMany => return refuse(WantRefusal::TooMany),
         };
         if stdin.write_all(pass).await.is_err() {
             return Ok(());
         }
         if let Some(last) = last {
-            // Where it cannot be told, git decides as it always did.
-            if let Ok(Some(id)) = wants.find_unreachable(&repo).await {
-                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-                return Ok(());
+            if let Err(refusal) = wants.check(&repo, &limits).await {
+                return refuse(refusal);
             }
             // Git may have left.
             let _ = stdin.write_all(&[last]).await;
@@ -272,8 +279,8 @@ async fn pass_checked(
 }
 
 /// As git says it.
-fn not_ours(id: &ObjectId) -> Bytes {
+fn in_words(refusal: &WantRefusal) -> Bytes {
     let mut packet = BytesMut::new();
-    pktline::put_text(&mut packet, &format!("ERR upload-pack: not our ref {id}"));
+    pktline::put_text(&mut packet, &format!("ERR upload-pack: {refusal}"));
     packet.freeze()
 }

@@ -8,7 +8,7 @@ use grasp_git::{
 use tokio::io::AsyncReadExt;
 
 use crate::http::Host;
-use crate::support::{Place, git_output, name, noise, refs, text};
+use crate::support::{Place, git, git_output, name, noise, refs, text};
 
 async fn filled() -> Place {
     let place = Place::new();
@@ -389,6 +389,10 @@ fn processes_in(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 /// Protocol 2, whole.
 async fn ask_for(place: &Place, lines: &[String]) -> String {
+    ask_within(place, lines, &ServeLimits::default()).await
+}
+
+async fn ask_within(place: &Place, lines: &[String], limits: &ServeLimits) -> String {
     let mut request = BytesMut::new();
     pktline::put_text(&mut request, "command=fetch\n");
     request.extend_from_slice(b"0001");
@@ -398,8 +402,7 @@ async fn ask_for(place: &Place, lines: &[String]) -> String {
     pktline::put_text(&mut request, "done\n");
     pktline::put_flush(&mut request);
     let body = std::io::Cursor::new(request.freeze());
-    let limits = ServeLimits::default();
-    let mut served = upload_pack(&place.repo, Protocol::V2, body, &limits)
+    let mut served = upload_pack(&place.repo, Protocol::V2, body, limits)
         .await
         .unwrap();
     let mut answer = Vec::new();
@@ -559,4 +562,63 @@ async fn a_fetch_gives_way_and_has_processor_time_by_the_size_of_its_repository(
             "{seconds} s for {mebibytes} MiB"
         );
     }
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_in_time_is_not_given() {
+    let place = filled().await;
+    let tip = place.commit("a", "new content of a");
+    place.bring(tip).await;
+    let master = refs(&[("refs/heads/master", tip)]);
+    place.repo.write_refs(&master).unwrap();
+    let mut limits = ServeLimits::default();
+    limits.walk.timeout = std::time::Duration::ZERO;
+    for revision in ["master~1", "master:a", "master~1:a"] {
+        let want = [format!("want {}\n", place.id(revision))];
+        let answer = ask_within(&place, &want, &limits).await;
+        assert!(!answer.contains("packfile"), "{revision}: {answer:?}");
+        assert!(answer.contains("ERR"), "{revision}: {answer:?}");
+        assert!(answer.contains("try again"), "{revision}: {answer:?}");
+        let answer = ask_for(&place, &want).await;
+        assert!(answer.contains("packfile"), "{revision}: {answer:?}");
+    }
+}
+
+/// Git takes two seconds of processor time to walk over it.
+const LONG: usize = 300_000;
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn of_a_history_that_is_too_large_files_are_given_and_tags_are_not() {
+    let place = Place::new();
+    let mut history = "blob\nmark :1\ndata 3\nold\nblob\nmark :2\ndata 3\nnew\n".to_owned();
+    for n in 0..LONG {
+        let file = match n {
+            0 => "M 100644 :1 a\n",
+            1 => "M 100644 :2 a\n",
+            _ => "",
+        };
+        history.push_str(&format!(
+            "commit refs/heads/master\ncommitter A <a@b.c> {n} +0000\ndata 1\nx\n{file}"
+        ));
+    }
+    let dir = place.repo.dir();
+    let bare = |args: &[&str], input: &str| text(&git(args, dir, input.as_bytes()));
+    bare(&["fast-import", "--quiet"], &history);
+    let old = bare(&["hash-object", "--stdin"], "old");
+    let tag = format!("object {old}\ntype blob\ntag t\ntagger A <a@b.c> 1 +0000\n\n");
+    let tag = bare(&["hash-object", "-t", "tag", "-w", "--stdin"], &tag);
+    let mut limits = ServeLimits::default();
+    limits.walk.cpu = std::time::Duration::from_secs(1);
+
+    let given = format!("want {old}\n");
+    // The second time it is known to be too large.
+    for _ in 0..2 {
+        let answer = ask_within(&place, std::slice::from_ref(&given), &limits).await;
+        assert!(answer.contains("packfile"), "{answer:?}");
+    }
+    let both = [given, format!("want {tag}\n")];
+    let answer = ask_within(&place, &both, &limits).await;
+    let words = format!("too large to tell whether a ref reaches {tag}");
+    assert!(answer.contains(&words), "{answer:?}");
 }
