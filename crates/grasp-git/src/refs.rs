@@ -303,7 +303,7 @@ impl Repo {
                 let kind = entry.file_type().map_err(GitError::io(&path))?;
                 if kind.is_dir() && depth < MAX_DEPTH {
                     folders.push((path, name, depth + 1));
-                } else if is_hosted(&name) && !name.ends_with(".lock") {
+                } else if is_hosted(&name) && !has_controls(&name) && !name.ends_with(".lock") {
                     loose.extend(read_loose(path, &name)?);
                 }
             }
@@ -395,7 +395,7 @@ fn changes<'a>(
     gone.map(|name| (name, None)).chain(set)
 }
 
-/// Well-formed names outside our namespaces are left out: they are not served, and the next
+/// Names that git takes and that cannot be hosted are left out: they are not served, and the next
 /// write drops them.
 fn parse_packed(content: &[u8]) -> Result<Found, String> {
     let text = std::str::from_utf8(content).map_err(|_| "is not text".to_owned())?;
@@ -433,7 +433,7 @@ fn parse_ref(line: &str) -> Result<Option<(RefName, Ref)>, String> {
     let id = ObjectId::parse(id).ok_or_else(|| bad_line(line))?;
     match RefName::parse(name) {
         Some(name) => Ok(Some((name, Ref { id, peeled: None }))),
-        None if name.starts_with("refs/") && !is_hosted(name) => Ok(None),
+        None if name.starts_with("refs/") && (!is_hosted(name) || has_controls(name)) => Ok(None),
         None => Err(bad_line(line)),
     }
 }
@@ -473,6 +473,11 @@ fn salvage(
 fn bad_line(line: &str) -> String {
     let start: String = line.chars().take(100).collect();
     format!("has a line that is no ref: {start:?}")
+}
+
+/// Git takes names with controls beyond ASCII; no state can have them.
+fn has_controls(name: &str) -> bool {
+    name.contains(char::is_control)
 }
 
 fn is_hosted(name: &str) -> bool {
@@ -557,8 +562,10 @@ mod tests {
     }
 
     #[test]
-    fn refs_of_other_namespaces_are_left_out() {
-        let text = format!("{HEADER}{ID} refs/heads/a\n{ID} refs/pull/1/head\n^{ID}\n");
+    fn refs_that_cannot_be_hosted_are_left_out() {
+        let text = format!(
+            "{HEADER}{ID} refs/heads/a\n{ID} refs/heads/a\u{9b}\n{ID} refs/pull/1/head\n^{ID}\n"
+        );
         let found = parse_packed(text.as_bytes()).unwrap();
         let names: Vec<_> = found.refs.keys().map(RefName::as_str).collect();
         assert_eq!(names, ["refs/heads/a"]);
