@@ -120,7 +120,9 @@ fn is_well_formed(rest: &str) -> bool {
             || part.ends_with(".lock")
             || part.len() > MAX_COMPONENT
     };
+    // Git takes controls beyond ASCII (C1), on which terminals act as well.
     !rest.bytes().any(bad_byte)
+        && !rest.contains(char::is_control)
         && !rest.contains("..")
         && !rest.contains("@{")
         && !rest.ends_with('.')
@@ -160,6 +162,9 @@ mod tests {
             "refs/heads/a/",
             "refs/heads/a b",
             "refs/heads/a\n",
+            "refs/heads/a\u{7f}",
+            "refs/heads/a\u{85}",
+            "refs/heads/a\u{9b}2J",
             "refs/heads/a~1",
             "refs/heads/a^{}",
             "refs/heads/a:b",

@@ -61,8 +61,9 @@ pub struct CommandLimits {
 impl Default for CommandLimits {
     fn default() -> Self {
         Self {
-            max_commands: 20_000,
-            // 20,000 commands of 200 bytes.
+            // As many as a state has refs: all of them are judged at once.
+            max_commands: 10_000,
+            // 10,000 commands of 400 bytes.
             max_bytes: 4 * 1024 * 1024,
         }
     }
@@ -77,7 +78,7 @@ pub enum Refusal {
     Malformed(String),
     #[error("{0} is named twice")]
     Duplicate(String),
-    #[error("more than {0} commands")]
+    #[error("more than {0} commands: push fewer refs at once")]
     TooManyCommands(usize),
     #[error("more than {0} bytes of commands")]
     TooLarge(usize),

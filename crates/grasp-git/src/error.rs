@@ -31,6 +31,8 @@ pub enum GitError {
     DiskFull(String),
     #[error("object {0} is not here")]
     MissingObject(ObjectId),
+    #[error("object {object} is not read: {why}")]
+    Costly { object: ObjectId, why: String },
     #[error("{0} and {1} cannot both exist")]
     RefConflict(RefName, RefName),
     #[error("the pack is refused: {0}")]

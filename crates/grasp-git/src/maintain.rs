@@ -71,10 +71,12 @@ impl Repo {
             .flag("--geometric=2")
             .run(Vec::new(), 0, deadline)
             .await?;
-        match finished.is_ok() {
-            true => Ok(()),
-            false => Err(finished.into_error()),
+        if !finished.is_ok() {
+            return Err(finished.into_error());
         }
+        // Git syncs what is in the new pack, and not the folder in which it took the place of others.
+        let packs = self.objects_dir().join("pack");
+        off_the_loop(move || files::sync(&packs)).await
     }
 
     fn claim_repack(&self) -> Result<Claim, GitError> {

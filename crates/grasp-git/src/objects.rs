@@ -11,6 +11,7 @@ use gix_odb::Header as _;
 use gix_odb::store::init::{Options, Slots};
 use grasp_core::git::{ObjectId, ObjectKind};
 
+use crate::deadline::Deadline;
 use crate::error::GitError;
 use crate::text::is_plain;
 
@@ -29,14 +30,27 @@ pub struct CommitSummary {
     pub time: i64,
 }
 
+/// What is known of an object without reading it.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    kind: ObjectKind,
+    size: u64,
+    /// How many of them it takes to make it.
+    deltas: u32,
+}
+
 type Handle = gix_odb::store::Handle<Arc<gix_odb::Store>>;
 
 /// Commits and tags of real histories stay below 1 MiB; a chain of deltas can hide a larger
-/// object behind a small one, therefore the limit on every allocation.
+/// object behind a small one, therefore the limit on every allocation. It has to hold two objects
+/// and their deltas, so that none on the way is larger than 2 MiB.
 const MAX_READ: u64 = 1024 * 1024;
 /// Of a commit that is shown: a page has a hundred of them, and anybody may ask for it.
 const MAX_SHOWN: u64 = 64 * 1024;
-const MAX_ALLOCATION: usize = 16 * 1024 * 1024;
+const MAX_ALLOCATION: usize = 4 * 1024 * 1024;
+/// Every object on the way is made anew: together with the limit of allocations this is half a GB
+/// of copying, a tenth of a second. Git makes chains of 50, and of 250 when it is told to be thorough.
+const MAX_DELTAS: u32 = 256;
 /// A tag of a tag of a tag.
 const MAX_TAGS: usize = 64;
 const MAX_SUBJECT: usize = 200;
@@ -52,13 +66,16 @@ impl Objects {
 
     /// None if the object is not here.
     pub fn kind(&self, id: &ObjectId) -> Result<Option<ObjectKind>, GitError> {
-        self.look(id).map(|found| found.map(|(kind, _)| kind))
+        self.header(id).map(|found| found.map(|header| header.kind))
     }
 
-    /// Its kind and its size.
-    fn look(&self, id: &ObjectId) -> Result<Option<(ObjectKind, u64)>, GitError> {
-        self.ask(|handle| handle.try_header(&gix(id)))
-            .map(|found| found.map(|header| (kind(header.kind()), header.size())))
+    fn header(&self, id: &ObjectId) -> Result<Option<Header>, GitError> {
+        let found = self.ask(|handle| handle.try_header(&gix(id)))?;
+        Ok(found.map(|header| Header {
+            kind: kind(header.kind()),
+            size: header.size(),
+            deltas: header.num_deltas().unwrap_or(0),
+        }))
     }
 
     /// Of many objects, most of which may not be here. For all that are not found the disk is
@@ -126,14 +143,18 @@ impl Objects {
 
     /// Follows tags to what they stand for; anything else stands for itself. None if the object,
     /// or what it stands for, is not here.
-    pub fn peel(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
+    pub(crate) fn peel(
+        &self,
+        id: &ObjectId,
+        deadline: &Deadline,
+    ) -> Result<Option<ObjectId>, GitError> {
         let mut id = *id;
         for _ in 0..MAX_TAGS {
-            let content = match self.look(&id)? {
+            deadline.check("look up tags")?;
+            let content = match self.header(&id)? {
                 None => return Ok(None),
-                Some((ObjectKind::Tag, size)) if size <= MAX_READ => self.content(&id)?,
-                Some((ObjectKind::Tag, _)) => None,
-                Some(_) => return Ok(Some(id)),
+                Some(header) if header.kind != ObjectKind::Tag => return Ok(Some(id)),
+                Some(header) => self.tag(&id, &header)?,
             };
             let target = content.as_deref().and_then(tag_target);
             id = target.ok_or_else(|| self.damaged(format!("tag {id} cannot be read")))?;
@@ -141,23 +162,44 @@ impl Objects {
         Err(self.damaged(format!("tags are nested too deep at {id}")))
     }
 
-    /// None if it is not here, not a commit, too large for a page, or not readable as one.
-    pub fn commit_summary(&self, id: &ObjectId) -> Result<Option<CommitSummary>, GitError> {
-        let content = self.commit(id, MAX_SHOWN)?;
+    fn tag(&self, id: &ObjectId, header: &Header) -> Result<Option<Vec<u8>>, GitError> {
+        let costly = |why: String| GitError::Costly { object: *id, why };
+        if header.size > MAX_READ {
+            return Err(costly(format!("it is larger than {MAX_READ} bytes")));
+        }
+        if header.deltas > MAX_DELTAS {
+            let deltas = header.deltas;
+            return Err(costly(format!(
+                "it is the end of a chain of {deltas} deltas, and {MAX_DELTAS} are the limit"
+            )));
+        }
+        self.content(id)
+    }
+
+    /// None if it is not here, not a commit, too costly for a page, or not readable as one.
+    /// `may_read` is asked before it is read, with its size.
+    pub fn commit_summary(
+        &self,
+        id: &ObjectId,
+        mut may_read: impl FnMut(u64) -> bool,
+    ) -> Result<Option<CommitSummary>, GitError> {
+        let content = self.commit(id, MAX_SHOWN, &mut may_read)?;
         Ok(content.as_deref().and_then(CommitSummary::parse))
     }
 
     /// The last commits of a branch, along first parents: at most so many. It ends where one has
-    /// no summary.
+    /// no summary, or may not be read: `may_read` is asked for each, with its size.
     pub fn log(
         &self,
         tip: &ObjectId,
-        most: usize,
+        max_commits: usize,
+        mut may_read: impl FnMut(u64) -> bool,
     ) -> Result<Vec<(ObjectId, CommitSummary)>, GitError> {
         let mut log = Vec::new();
         let mut next = Some(*tip);
-        while let Some(id) = next.filter(|_| log.len() < most) {
-            let content = self.commit(&id, MAX_SHOWN)?.unwrap_or_default();
+        while let Some(id) = next.filter(|_| log.len() < max_commits) {
+            let content = self.commit(&id, MAX_SHOWN, &mut may_read)?;
+            let content = content.unwrap_or_default();
             let Some(summary) = CommitSummary::parse(&content) else {
                 break;
             };
@@ -169,15 +211,24 @@ impl Objects {
 
     /// None for what is no commit, has no parent, or cannot be read.
     pub(crate) fn first_parent(&self, id: &ObjectId) -> Result<Option<ObjectId>, GitError> {
-        let content = self.commit(id, MAX_READ)?;
+        let content = self.commit(id, MAX_READ, &mut |_| true)?;
         Ok(content.as_deref().and_then(first_parent))
     }
 
-    /// None if it is not here, no commit, or larger than that.
-    fn commit(&self, id: &ObjectId, most: u64) -> Result<Option<Vec<u8>>, GitError> {
-        match self.look(id)? {
-            Some((ObjectKind::Commit, size)) if size <= most => self.content(id),
-            _ => Ok(None),
+    /// None if it is not here, no commit, larger than that, behind too many deltas, or not to be read.
+    fn commit(
+        &self,
+        id: &ObjectId,
+        max_size: u64,
+        may_read: &mut impl FnMut(u64) -> bool,
+    ) -> Result<Option<Vec<u8>>, GitError> {
+        let is_read = |header: &Header| {
+            let costly = header.size > max_size || header.deltas > MAX_DELTAS;
+            header.kind == ObjectKind::Commit && !costly && may_read(header.size)
+        };
+        match self.header(id)?.filter(is_read) {
+            Some(_) => self.content(id),
+            None => Ok(None),
         }
     }
 

@@ -70,17 +70,17 @@ pub struct CpuLimit {
 impl Default for CpuLimit {
     /// Large histories take 0.2 to 0.4 s for a MiB on the machines of today, and few bytes that
     /// inflate to much a hundred times that. Five times the first leaves room for old machines;
-    /// a push of 5 MiB has 20 s, one of 256 MiB less than nine minutes.
+    /// a push of 5 MiB has 15 s, one of 256 MiB less than nine minutes.
     fn default() -> Self {
         Self {
-            base: Duration::from_secs(10),
+            base: Duration::from_secs(5),
             per_mib: Duration::from_secs(2),
         }
     }
 }
 
 impl CpuLimit {
-    fn seconds(&self, bytes: u64) -> u64 {
+    pub(crate) fn seconds(&self, bytes: u64) -> u64 {
         let grown = self.per_mib.as_millis().saturating_mul(bytes.into()) >> 20;
         let millis = self.base.as_millis().saturating_add(grown);
         u64::try_from(millis.div_ceil(1_000)).unwrap_or(u64::MAX)
@@ -97,7 +97,8 @@ impl Default for PackLimits {
             // commit or tree larger than half of it.
             max_memory: 2 * 1024 * 1024 * 1024,
             cpu: CpuLimit::default(),
-            niceness: 0,
+            // Whoever sent it: the server itself goes before.
+            niceness: 5,
         }
     }
 }

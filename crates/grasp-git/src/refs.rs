@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grasp_core::git::{ObjectId, RefName, Refs, conflict};
 
+use crate::deadline::Deadline;
 use crate::error::GitError;
 use crate::files::{self, Lock};
 use crate::gate;
@@ -45,6 +46,9 @@ impl RefSet {
     }
 }
 
+/// Of the file that every change of refs touches: which it is, and when that was.
+pub(crate) type RefsVersion = (u64, SystemTime);
+
 /// What was done to a `packed-refs` that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MendedRefs {
@@ -67,6 +71,8 @@ const LARGE: u64 = 64 * 1024;
 /// Loose refs that wait to be packed. With 20,000 tips of 117 bytes a change costs 37 kB of writing
 /// on average, and a reader opens at most so many files.
 const MAX_WAITING: usize = 64;
+/// For what tags stand for, in all. Ten thousand of them take less than a second.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a reader begins anew because refs change under it.
 const MAX_READS: usize = 8;
 /// Folders within folders below `refs/`; names are at most 1,024 bytes.
@@ -74,7 +80,7 @@ const MAX_DEPTH: usize = 512;
 
 impl Repo {
     pub fn refs(&self) -> Result<RefSet, GitError> {
-        let found = self.read()?;
+        let found = self.read(&Deadline::after(TIMEOUT))?;
         Ok(RefSet {
             refs: found.refs,
             head: self.head()?,
@@ -89,9 +95,19 @@ impl Repo {
     /// Changes the refs in one transaction: all of it is durable when this returns, or nothing
     /// has changed.
     pub fn edit_refs(&self, edit: impl FnOnce(&mut Refs)) -> Result<(), GitError> {
+        self.edit_refs_within(TIMEOUT, edit)
+    }
+
+    /// The same with another limit on the time that tags may take to be looked up.
+    pub fn edit_refs_within(
+        &self,
+        timeout: Duration,
+        edit: impl FnOnce(&mut Refs),
+    ) -> Result<(), GitError> {
+        let deadline = Deadline::after(timeout);
         let _inside = gate::enter(&self.objects_dir())?;
         let lock = Lock::take(&self.packed_refs())?;
-        let found = self.read()?;
+        let found = self.read(&deadline)?;
         let before: Refs = found.refs.iter().map(|(n, r)| (n.clone(), r.id)).collect();
         let mut after = before.clone();
         edit(&mut after);
@@ -100,20 +116,26 @@ impl Repo {
         {
             return Err(GitError::RefConflict(a.clone(), b.clone()));
         }
-        if found.is_large && self.edit_loose(&found, &before, &after)? {
+        if found.is_large && self.edit_loose(&found, &before, &after, &deadline)? {
             return Ok(());
         }
         let lock = self.pack_loose(&found, lock)?;
         if after == before {
             return Ok(());
         }
-        let resolved = resolve(&after, &found.refs, &self.objects()?)?;
+        let resolved = resolve(&after, &found.refs, &self.objects()?, &deadline)?;
         lock.commit(render(&resolved).as_bytes())
     }
 
     /// Changes what can be changed without `packed-refs`: one ref, whose file is a transaction of
     /// its own. False if it must be written. Needs its lock.
-    fn edit_loose(&self, found: &Found, before: &Refs, after: &Refs) -> Result<bool, GitError> {
+    fn edit_loose(
+        &self,
+        found: &Found,
+        before: &Refs,
+        after: &Refs,
+        deadline: &Deadline,
+    ) -> Result<bool, GitError> {
         let mut changes = changes(before, after);
         let Some((name, new)) = changes.next() else {
             return Ok(true);
@@ -133,7 +155,7 @@ impl Repo {
                 let waits = loose.is_some() || found.loose.len() < MAX_WAITING;
                 // A tag is packed, where its file tells what it stands for. So is what is not here,
                 // which is an error.
-                let plain = !is_tag(name) && self.objects()?.peel(&id)? == Some(id);
+                let plain = !is_tag(name) && self.objects()?.peel(&id, deadline)? == Some(id);
                 if !waits || !plain || path.is_dir() {
                     return Ok(false);
                 }
@@ -186,7 +208,8 @@ impl Repo {
             return Ok(None);
         }
         let kept_as = self.keep_damaged(&content)?;
-        let (refs, dropped) = salvage(&content, &self.objects()?)?;
+        let deadline = Deadline::after(TIMEOUT);
+        let (refs, dropped) = salvage(&content, &self.objects()?, &deadline)?;
         lock.commit(render(&refs).as_bytes())?;
         Ok(Some(MendedRefs { dropped, kept_as }))
     }
@@ -228,25 +251,25 @@ impl Repo {
     }
 
     /// Refs that change meanwhile are read again, so that a change is seen as a whole.
-    fn read(&self) -> Result<Found, GitError> {
+    fn read(&self, deadline: &Deadline) -> Result<Found, GitError> {
         for _ in 1..MAX_READS {
             let before = self.version();
-            let found = self.read_once()?;
+            let found = self.read_once(deadline)?;
             if before == self.version() {
                 return Ok(found);
             }
         }
-        self.read_once()
+        self.read_once(deadline)
     }
 
     /// Differs after every change of refs.
-    fn version(&self) -> Option<(u64, SystemTime)> {
+    pub(crate) fn version(&self) -> Option<RefsVersion> {
         let found = std::fs::metadata(self.packed_refs()).ok()?;
         Some((found.ino(), found.modified().ok()?))
     }
 
     /// Loose files first: what is packed meanwhile is seen twice, and not missed.
-    fn read_once(&self) -> Result<Found, GitError> {
+    fn read_once(&self, deadline: &Deadline) -> Result<Found, GitError> {
         let loose = self.read_loose()?;
         let path = self.packed_refs();
         let packed = files::read_small(&path, MAX_PACKED)?.unwrap_or_default();
@@ -259,7 +282,8 @@ impl Repo {
             let objects = self.objects()?;
             for name in &found.unpeeled {
                 if let Some(one) = found.refs.get_mut(name) {
-                    one.peeled = objects.peel(&one.id)?.filter(|to| *to != one.id);
+                    let end = objects.peel(&one.id, deadline)?;
+                    one.peeled = end.filter(|end| *end != one.id);
                 }
             }
         }
@@ -279,7 +303,7 @@ impl Repo {
                 let kind = entry.file_type().map_err(GitError::io(&path))?;
                 if kind.is_dir() && depth < MAX_DEPTH {
                     folders.push((path, name, depth + 1));
-                } else if is_hosted(&name) && !name.ends_with(".lock") {
+                } else if is_hosted(&name) && !has_controls(&name) && !name.ends_with(".lock") {
                     loose.extend(read_loose(path, &name)?);
                 }
             }
@@ -371,7 +395,7 @@ fn changes<'a>(
     gone.map(|name| (name, None)).chain(set)
 }
 
-/// Well-formed names outside our namespaces are left out: they are not served, and the next
+/// Names that git takes and that cannot be hosted are left out: they are not served, and the next
 /// write drops them.
 fn parse_packed(content: &[u8]) -> Result<Found, String> {
     let text = std::str::from_utf8(content).map_err(|_| "is not text".to_owned())?;
@@ -409,13 +433,17 @@ fn parse_ref(line: &str) -> Result<Option<(RefName, Ref)>, String> {
     let id = ObjectId::parse(id).ok_or_else(|| bad_line(line))?;
     match RefName::parse(name) {
         Some(name) => Ok(Some((name, Ref { id, peeled: None }))),
-        None if name.starts_with("refs/") && !is_hosted(name) => Ok(None),
+        None if name.starts_with("refs/") && (!is_hosted(name) || has_controls(name)) => Ok(None),
         None => Err(bad_line(line)),
     }
 }
 
 /// The refs of a damaged file that can be understood and are here, and how many lines are not.
-fn salvage(content: &[u8], objects: &Objects) -> Result<(BTreeMap<RefName, Ref>, usize), GitError> {
+fn salvage(
+    content: &[u8],
+    objects: &Objects,
+    deadline: &Deadline,
+) -> Result<(BTreeMap<RefName, Ref>, usize), GitError> {
     let mut refs = Refs::new();
     let mut dropped = 0;
     for line in content.split_inclusive(|byte| *byte == b'\n') {
@@ -426,7 +454,7 @@ fn salvage(content: &[u8], objects: &Objects) -> Result<(BTreeMap<RefName, Ref>,
         let whole = line.strip_suffix(b"\n");
         let text = whole.and_then(|line| std::str::from_utf8(line).ok());
         match text.map(parse_ref) {
-            Some(Ok(Some((name, found)))) if objects.peel(&found.id)?.is_some() => {
+            Some(Ok(Some((name, found)))) if objects.peel(&found.id, deadline)?.is_some() => {
                 refs.insert(name, found.id);
             }
             Some(Ok(None)) => {}
@@ -438,12 +466,18 @@ fn salvage(content: &[u8], objects: &Objects) -> Result<(BTreeMap<RefName, Ref>,
         refs.remove(&name);
         dropped += 1;
     }
-    Ok((resolve(&refs, &BTreeMap::new(), objects)?, dropped))
+    let resolved = resolve(&refs, &BTreeMap::new(), objects, deadline)?;
+    Ok((resolved, dropped))
 }
 
 fn bad_line(line: &str) -> String {
     let start: String = line.chars().take(100).collect();
     format!("has a line that is no ref: {start:?}")
+}
+
+/// Git takes names with controls beyond ASCII; no state can have them.
+fn has_controls(name: &str) -> bool {
+    name.contains(char::is_control)
 }
 
 fn is_hosted(name: &str) -> bool {
@@ -457,13 +491,15 @@ fn resolve(
     wanted: &Refs,
     present: &BTreeMap<RefName, Ref>,
     objects: &Objects,
+    deadline: &Deadline,
 ) -> Result<BTreeMap<RefName, Ref>, GitError> {
     let mut resolved = BTreeMap::new();
     for (name, id) in wanted {
         let one = match present.get(name).filter(|one| one.id == *id) {
             Some(known) => *known,
             None => {
-                let end = objects.peel(id)?.ok_or(GitError::MissingObject(*id))?;
+                let end = objects.peel(id, deadline)?;
+                let end = end.ok_or(GitError::MissingObject(*id))?;
                 let peeled = (end != *id).then_some(end);
                 Ref { id: *id, peeled }
             }
@@ -526,8 +562,10 @@ mod tests {
     }
 
     #[test]
-    fn refs_of_other_namespaces_are_left_out() {
-        let text = format!("{HEADER}{ID} refs/heads/a\n{ID} refs/pull/1/head\n^{ID}\n");
+    fn refs_that_cannot_be_hosted_are_left_out() {
+        let text = format!(
+            "{HEADER}{ID} refs/heads/a\n{ID} refs/heads/a\u{9b}\n{ID} refs/pull/1/head\n^{ID}\n"
+        );
         let found = parse_packed(text.as_bytes()).unwrap();
         let names: Vec<_> = found.refs.keys().map(RefName::as_str).collect();
         assert_eq!(names, ["refs/heads/a"]);

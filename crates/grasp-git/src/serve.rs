@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use grasp_core::git::ObjectId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
@@ -17,9 +16,11 @@ use tokio::time::Sleep;
 use crate::advert::Protocol;
 use crate::command::{GitCommand, Running};
 use crate::error::GitError;
+use crate::files::off_the_loop;
 use crate::pktline;
+use crate::quarantine::CpuLimit;
 use crate::repo::Repo;
-use crate::wants::{Scanned, Wants};
+use crate::wants::{Scanned, WalkLimits, WantRefusal, Wants};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
@@ -29,6 +30,12 @@ pub struct ServeLimits {
     pub idle: Duration,
     /// Private memory of each process.
     pub max_memory: u64,
+    /// Processor time of each process, in proportion to the size of the repository.
+    pub cpu: CpuLimit,
+    /// Above 0 its processes give way to others.
+    pub niceness: i32,
+    /// Of the check that refs reach what is asked for.
+    pub walk: WalkLimits,
 }
 
 impl Default for ServeLimits {
@@ -37,6 +44,13 @@ impl Default for ServeLimits {
             deadline: Duration::from_secs(3_600),
             idle: Duration::from_secs(60),
             max_memory: 4 * 1024 * 1024 * 1024,
+            // A clone of 200 MB takes 2 s, and has a quarter of an hour.
+            cpu: CpuLimit {
+                base: Duration::from_secs(60),
+                per_mib: Duration::from_secs(4),
+            },
+            niceness: 5,
+            walk: WalkLimits::default(),
         }
     }
 }
@@ -45,9 +59,19 @@ const SETTINGS: &[&str] = &[
     "uploadpack.allowFilter=true",
     "uploadpack.allowTipSHA1InWant=true",
     "uploadpack.allowReachableSHA1InWant=true",
-    // It reads a file that a stranger names, and applies it to every path.
-    "uploadpackfilter.sparse:oid.allow=false",
-    "core.bigFileThreshold=64m",
+    // What clients use. Of the others, `sparse:oid` reads a file that a stranger names and applies it
+    // to every path, and `combine` asks each of thousands of filters about every object.
+    "uploadpackfilter.allow=false",
+    "uploadpackfilter.blob:none.allow=true",
+    "uploadpackfilter.blob:limit.allow=true",
+    "uploadpackfilter.object:type.allow=true",
+    "uploadpackfilter.tree.allow=true",
+    "uploadpackfilter.tree.maxDepth=16",
+    // As a repack has it, which makes no deltas of larger ones: to look for them at each clone costs
+    // four times the rest of it. Deltas that exist are sent as they are.
+    "core.bigFileThreshold=16m",
+    // Packs are reused, so that a second thread makes no clone quicker.
+    "pack.threads=1",
     "pack.windowMemory=128m",
 ];
 
@@ -60,26 +84,30 @@ pub struct Served {
     stdout: Option<ChildStdout>,
     request: Option<JoinHandle<Result<(), GitError>>>,
     running: Running,
-    /// An object that is not given, and that the client has not been told of.
-    refused: Arc<Mutex<Option<ObjectId>>>,
+    /// Why nothing is given, if the client has not been told.
+    refused: Arc<Mutex<Option<WantRefusal>>>,
     deadline: Pin<Box<Sleep>>,
     after: Duration,
 }
 
 /// Starts the answer to the body of a `git-upload-pack` request.
-pub fn upload_pack(
+pub async fn upload_pack(
     repo: &Repo,
     protocol: Protocol,
     body: impl AsyncRead + Send + Unpin + 'static,
     limits: &ServeLimits,
 ) -> Result<Served, GitError> {
+    let measured = repo.clone();
+    let size = off_the_loop(move || measured.size()).await?;
     let mut command = GitCommand::new("upload-pack", repo.dir())
         .settings(SETTINGS)
         .flag("--stateless-rpc")
         .flag("--strict")
         .number("--timeout=", limits.idle.as_secs().max(1))
         .directory()
-        .memory(limits.max_memory);
+        .memory(limits.max_memory)
+        .cpu_seconds(limits.cpu.seconds(size))
+        .priority(limits.niceness);
     command = match protocol {
         Protocol::V0 => command,
         Protocol::V1 => command.env("GIT_PROTOCOL", "version=1"),
@@ -87,12 +115,13 @@ pub fn upload_pack(
     };
     let mut running = command.spawn(Stdio::piped(), Stdio::piped())?;
     let stdin = running.take_stdin();
-    let refused: Arc<Mutex<Option<ObjectId>>> = Arc::default();
+    let refused: Arc<Mutex<Option<WantRefusal>>> = Arc::default();
     let request = match protocol {
         Protocol::V2 => tokio::spawn(pass_checked(
             body,
             stdin,
             repo.clone(),
+            limits.walk,
             Arc::clone(&refused),
         )),
         // Git checks what is asked for by itself.
@@ -114,7 +143,7 @@ impl Served {
         let mut chunk = BytesMut::with_capacity(CHUNK);
         match self.read_buf(&mut chunk).await {
             Ok(0) => match self.take_refused() {
-                Some(id) => Ok(Some(not_ours(&id))),
+                Some(refusal) => Ok(Some(in_words(&refusal))),
                 None => self.finish().await.map(|()| None),
             },
             Ok(_) => Ok(Some(chunk.freeze())),
@@ -145,7 +174,7 @@ impl Served {
         }
     }
 
-    fn take_refused(&self) -> Option<ObjectId> {
+    fn take_refused(&self) -> Option<WantRefusal> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.take()
     }
@@ -208,10 +237,15 @@ async fn pass_checked(
     mut body: impl AsyncRead + Unpin,
     stdin: Option<ChildStdin>,
     repo: Repo,
-    refused: Arc<Mutex<Option<ObjectId>>>,
+    limits: WalkLimits,
+    refused: Arc<Mutex<Option<WantRefusal>>>,
 ) -> Result<(), GitError> {
     let Some(mut stdin) = stdin else {
         return Ok(());
+    };
+    let refuse = |refusal: WantRefusal| {
+        *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+        Ok(())
     };
     let mut wants = Wants::default();
     let mut chunk = Vec::with_capacity(16 * 1024);
@@ -226,15 +260,14 @@ async fn pass_checked(
                 }),
             // Git says what it thinks of a request that breaks off.
             Scanned::Malformed => return Ok(()),
+            Scanned::TooMany => return refuse(WantRefusal::TooMany),
         };
         if stdin.write_all(pass).await.is_err() {
             return Ok(());
         }
         if let Some(last) = last {
-            // Where it cannot be told, git decides as it always did.
-            if let Ok(Some(id)) = wants.find_unreachable(&repo).await {
-                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-                return Ok(());
+            if let Err(refusal) = wants.check(&repo, &limits).await {
+                return refuse(refusal);
             }
             // Git may have left.
             let _ = stdin.write_all(&[last]).await;
@@ -246,8 +279,8 @@ async fn pass_checked(
 }
 
 /// As git says it.
-fn not_ours(id: &ObjectId) -> Bytes {
+fn in_words(refusal: &WantRefusal) -> Bytes {
     let mut packet = BytesMut::new();
-    pktline::put_text(&mut packet, &format!("ERR upload-pack: not our ref {id}"));
+    pktline::put_text(&mut packet, &format!("ERR upload-pack: {refusal}"));
     packet.freeze()
 }

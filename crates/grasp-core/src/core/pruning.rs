@@ -11,8 +11,11 @@ use crate::admit::Needs;
 use crate::clock::Mono;
 use crate::facts::Facts;
 use crate::git::ObjectId;
+use crate::id::Pubkey;
 use crate::nip34::RepoId;
 
+/// Of repositories that are due, among whose owners turns are taken.
+const MAX_COMPARED: usize = 4_096;
 /// After somebody came in between.
 const SOON: Duration = Duration::from_secs(60 * 60);
 
@@ -22,6 +25,8 @@ pub struct Prunes {
     when: BTreeMap<RepoId, Mono>,
     /// What is being got ready, and the objects that it would leave beside those of the refs.
     ready: Option<(RepoId, Arc<[ObjectId]>)>,
+    /// Whose turn was last.
+    last: Option<Pubkey>,
 }
 
 impl Prunes {
@@ -38,10 +43,21 @@ impl Prunes {
         self.due.insert((at, repo));
     }
 
+    /// Of those that are due, the first of the next owner: a prune may take an hour, and whoever has
+    /// many repositories does not keep the others waiting.
     fn take(&mut self, now: Mono) -> Option<RepoId> {
         self.next().filter(|at| *at <= now)?;
-        let (_, repo) = self.due.pop_first()?;
+        let due = || {
+            let due = self.due.iter().take_while(|(at, _)| *at <= now);
+            due.take(MAX_COMPARED)
+        };
+        let is_next = |(_, repo): &&(Mono, RepoId)| Some(repo.owner) > self.last;
+        let next = due().filter(is_next).min_by_key(|(_, repo)| repo.owner);
+        let next = next.or_else(|| due().min_by_key(|(_, repo)| repo.owner));
+        let (at, repo) = next.cloned()?;
+        self.due.remove(&(at, repo.clone()));
         self.when.remove(&repo);
+        self.last = Some(repo.owner);
         Some(repo)
     }
 }
@@ -121,5 +137,35 @@ impl Core {
             _ => None,
         });
         held.flatten().chain(served).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nip34::Identifier;
+
+    #[test]
+    fn an_owner_of_many_repositories_has_one_turn_in_each_round() {
+        let repo = |owner: u8, name: &str| {
+            RepoId::new(Pubkey([owner; 32]), Identifier::parse(name).unwrap())
+        };
+        let at = |seconds| Mono(Duration::from_secs(seconds));
+        let mut prunes = Prunes::default();
+        for n in 0..100 {
+            prunes.set(repo(2, &format!("r{n:02}")), at(n));
+        }
+        prunes.set(repo(1, "a"), at(200));
+        prunes.set(repo(3, "a"), at(200));
+        prunes.set(repo(1, "later"), at(1_000));
+        let now = at(300);
+        for expected in [repo(1, "a"), repo(2, "r00"), repo(3, "a"), repo(2, "r01")] {
+            assert_eq!(prunes.take(now), Some(expected));
+        }
+        prunes.set(repo(1, "b"), at(250));
+        assert_eq!(prunes.take(now), Some(repo(1, "b")));
+        assert_eq!(prunes.take(now), Some(repo(2, "r02")));
+        assert_eq!(prunes.next(), Some(at(3)));
+        assert_eq!(prunes.take(at(2)), None, "nothing before its time");
     }
 }

@@ -1,9 +1,11 @@
 //! What we say that we have, so that only the rest travels.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use grasp_core::git::ObjectId;
 
+use crate::deadline::Deadline;
 use crate::error::GitError;
 use crate::objects::Objects;
 use crate::repo::Repo;
@@ -13,8 +15,9 @@ use crate::repo::Repo;
 const MAX_HAVES: usize = 256;
 /// Of each kind.
 const MAX_TIPS: usize = 64;
-/// Commits that are read for it: some ten milliseconds.
+/// Commits that are read for it: some ten milliseconds, unless their deltas are made to be slow.
 const MAX_STEPS: usize = 4_096;
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tips that wait elsewhere, those of HEAD, those that were just brought, those of refs; then
 /// their ancestors, with ever longer gaps.
@@ -42,8 +45,9 @@ pub(super) fn haves(
         }
     }
     let mut steps = MAX_STEPS;
+    let deadline = Deadline::after(TIMEOUT);
     for tip in found.list.clone() {
-        found.walk(&objects, tip, &mut steps)?;
+        found.walk(&objects, tip, &mut steps, &deadline)?;
     }
     Ok(found.list)
 }
@@ -70,11 +74,13 @@ impl Found {
         objects: &Objects,
         tip: ObjectId,
         steps: &mut usize,
+        deadline: &Deadline,
     ) -> Result<(), GitError> {
         let (mut at, mut distance, mut next) = (tip, 0_u32, 1_u32);
         while let Some(parent) = objects.first_parent(&at)? {
             *steps = steps.saturating_sub(1);
-            if *steps == 0 || self.list.len() >= MAX_HAVES {
+            // Fewer names than there could be make a fetch larger, not wrong.
+            if *steps == 0 || self.list.len() >= MAX_HAVES || deadline.has_passed() {
                 return Ok(());
             }
             at = parent;

@@ -5,6 +5,7 @@ use grasp_core::git::ObjectId;
 use super::{PRINTED, PackLimits};
 use crate::command::Finished;
 use crate::error::{GitError, PackFault};
+use crate::text::is_plain;
 
 /// What git ends with when the disk, or our part of it, is full. Nothing that a stranger chose
 /// comes last in what it says.
@@ -79,7 +80,7 @@ fn fsck_fault(stderr: &str) -> Option<PackFault> {
 
 /// Fit for a terminal.
 fn plain(words: &str) -> String {
-    let shown = words.chars().filter(|c| !c.is_control());
+    let shown = words.chars().filter(|c| is_plain(*c));
     shown.take(MAX_WORDS).collect()
 }
 
@@ -116,6 +117,14 @@ mod tests {
                       fatal: fsck error in packed object";
         let error = judged(forged);
         assert!(!error.is_no_space() && error.is_client_fault(), "{error}");
+    }
+
+    #[test]
+    fn what_fsck_quotes_turns_nothing_around() {
+        let id = "61396da07857bb286657609404b9f10a4cb2be84";
+        let said = format!("error: object {id}: hasDotgit: a\u{202e}b\u{9b}c\u{2028}d\nfatal: x");
+        let words = judged(&said).to_string();
+        assert!(words.contains("has a fault: abcd (hasDotgit)"), "{words:?}");
     }
 
     #[test]

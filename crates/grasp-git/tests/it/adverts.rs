@@ -8,7 +8,7 @@ use grasp_git::{
 use tokio::io::AsyncReadExt;
 
 use crate::http::Host;
-use crate::support::{Place, git_output, name, noise, refs, text};
+use crate::support::{Place, git, git_output, name, noise, refs, text};
 
 async fn filled() -> Place {
     let place = Place::new();
@@ -148,7 +148,9 @@ async fn ls_refs_answers_as_git_does() {
             let ours = ours.answer(&place.repo.refs().unwrap());
             let cursor = std::io::Cursor::new(body);
             let limits = ServeLimits::default();
-            let mut served = upload_pack(&place.repo, Protocol::V2, cursor, &limits).unwrap();
+            let mut served = upload_pack(&place.repo, Protocol::V2, cursor, &limits)
+                .await
+                .unwrap();
             let mut gits = Vec::new();
             served.read_to_end(&mut gits).await.unwrap();
             served.finish().await.unwrap();
@@ -309,7 +311,9 @@ async fn what_git_refuses_is_an_error_and_nothing_hangs() {
     let place = filled().await;
     let limits = ServeLimits::default();
     let body = std::io::Cursor::new(b"0012garbage here\n0000".to_vec());
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let mut response = Vec::new();
     served.read_to_end(&mut response).await.unwrap();
     let error = served.finish().await.unwrap_err();
@@ -321,7 +325,9 @@ async fn what_git_refuses_is_an_error_and_nothing_hangs() {
         deadline: std::time::Duration::from_millis(50),
         ..limits
     };
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let error = served.read_to_end(&mut response).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     assert!(served.finish().await.unwrap_err().is_timeout());
@@ -343,7 +349,9 @@ async fn a_client_that_goes_takes_git_and_its_children_along() {
     pktline::put_text(&mut body, "done\n");
     let body = std::io::Cursor::new(body.to_vec());
     let limits = ServeLimits::default();
-    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
     let mut total = 0;
     while total < 100_000 {
         total += served.chunk().await.unwrap().unwrap().len();
@@ -364,16 +372,27 @@ async fn a_client_that_goes_takes_git_and_its_children_along() {
 /// How many processes have this as their working directory, as git's children do here.
 #[cfg(target_os = "linux")]
 fn working_in(dir: &std::path::Path) -> usize {
+    processes_in(dir).len()
+}
+
+#[cfg(target_os = "linux")]
+fn processes_in(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let dir = dir.canonicalize().unwrap();
     let here = |entry: std::io::Result<std::fs::DirEntry>| {
-        let link = std::fs::read_link(entry.ok()?.path().join("cwd")).ok()?;
-        (link == dir).then_some(())
+        let process = entry.ok()?.path();
+        let link = std::fs::read_link(process.join("cwd")).ok()?;
+        (link == dir).then_some(process)
     };
-    std::fs::read_dir("/proc").unwrap().filter_map(here).count()
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.filter_map(here).collect()
 }
 
 /// Protocol 2, whole.
 async fn ask_for(place: &Place, lines: &[String]) -> String {
+    ask_within(place, lines, &ServeLimits::default()).await
+}
+
+async fn ask_within(place: &Place, lines: &[String], limits: &ServeLimits) -> String {
     let mut request = BytesMut::new();
     pktline::put_text(&mut request, "command=fetch\n");
     request.extend_from_slice(b"0001");
@@ -383,8 +402,9 @@ async fn ask_for(place: &Place, lines: &[String]) -> String {
     pktline::put_text(&mut request, "done\n");
     pktline::put_flush(&mut request);
     let body = std::io::Cursor::new(request.freeze());
-    let limits = ServeLimits::default();
-    let mut served = upload_pack(&place.repo, Protocol::V2, body, &limits).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V2, body, limits)
+        .await
+        .unwrap();
     let mut answer = Vec::new();
     // What is refused ends with an error as well.
     while let Ok(Some(chunk)) = served.chunk().await {
@@ -475,4 +495,130 @@ async fn a_filter_that_reads_a_strangers_file_is_refused() {
     let filter = format!("filter sparse:oid={}\n", place.id("master:a"));
     let answer = ask_for(&place, &[filter, want]).await;
     assert!(!answer.contains("packfile"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn filters_that_clients_use_are_taken_and_costly_ones_refused() {
+    let place = filled().await;
+    let want = format!("want {}\n", place.id("master"));
+    for used in [
+        "blob:none",
+        "blob:limit=1m",
+        "tree:0",
+        "tree:16",
+        "object:type=commit",
+    ] {
+        let lines = [format!("filter {used}\n"), want.clone()];
+        let answer = ask_for(&place, &lines).await;
+        assert!(answer.contains("packfile"), "{used}: {answer:?}");
+    }
+    // Each part of a combination is asked about every object.
+    let many = vec!["blob:none"; 6_000].join("+");
+    for refused in [
+        "tree:17",
+        "combine:blob:none+tree:1",
+        &format!("combine:{many}"),
+    ] {
+        let lines = [format!("filter {refused}\n"), want.clone()];
+        let answer = ask_for(&place, &lines).await;
+        assert!(!answer.contains("packfile"), "{answer:?}");
+        assert!(answer.contains("ERR"), "{answer:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_fetch_gives_way_and_has_processor_time_by_the_size_of_its_repository() {
+    let place = Place::new();
+    let tip = place.commit("a", &noise(3_000_000));
+    place.bring(tip).await;
+    let master = refs(&[("refs/heads/master", tip)]);
+    place.repo.write_refs(&master).unwrap();
+    let mut body = BytesMut::new();
+    pktline::put_text(&mut body, &format!("want {tip} side-band-64k ofs-delta\n"));
+    pktline::put_flush(&mut body);
+    pktline::put_text(&mut body, "done\n");
+    let body = std::io::Cursor::new(body.to_vec());
+    let limits = ServeLimits::default();
+    let mut served = upload_pack(&place.repo, Protocol::V0, body, &limits)
+        .await
+        .unwrap();
+    let mut total = 0;
+    while total < 100_000 {
+        total += served.chunk().await.unwrap().unwrap().len();
+    }
+    let mebibytes = place.repo.size().unwrap().div_ceil(1 << 20);
+    let running = processes_in(place.repo.dir());
+    assert!(!running.is_empty());
+    for process in running {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap();
+        assert_eq!(stat.split(' ').nth(18), Some("5"), "{stat}");
+        let limits = std::fs::read_to_string(process.join("limits")).unwrap();
+        let cpu = limits.lines().find(|line| line.starts_with("Max cpu time"));
+        let seconds = cpu.and_then(|cpu| cpu.split_whitespace().nth(3));
+        let seconds: u64 = seconds.unwrap().parse().expect(&limits);
+        assert!(
+            (61..=60 + 4 * mebibytes).contains(&seconds),
+            "{seconds} s for {mebibytes} MiB"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_in_time_is_not_given() {
+    let place = filled().await;
+    let tip = place.commit("a", "new content of a");
+    place.bring(tip).await;
+    let master = refs(&[("refs/heads/master", tip)]);
+    place.repo.write_refs(&master).unwrap();
+    let mut limits = ServeLimits::default();
+    limits.walk.timeout = std::time::Duration::ZERO;
+    for revision in ["master~1", "master:a", "master~1:a"] {
+        let want = [format!("want {}\n", place.id(revision))];
+        let answer = ask_within(&place, &want, &limits).await;
+        assert!(!answer.contains("packfile"), "{revision}: {answer:?}");
+        assert!(answer.contains("ERR"), "{revision}: {answer:?}");
+        assert!(answer.contains("try again"), "{revision}: {answer:?}");
+        let answer = ask_for(&place, &want).await;
+        assert!(answer.contains("packfile"), "{revision}: {answer:?}");
+    }
+}
+
+/// Git takes two seconds of processor time to walk over it.
+const LONG: usize = 300_000;
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn of_a_history_that_is_too_large_files_are_given_and_tags_are_not() {
+    let place = Place::new();
+    let mut history = "blob\nmark :1\ndata 3\nold\nblob\nmark :2\ndata 3\nnew\n".to_owned();
+    for n in 0..LONG {
+        let file = match n {
+            0 => "M 100644 :1 a\n",
+            1 => "M 100644 :2 a\n",
+            _ => "",
+        };
+        history.push_str(&format!(
+            "commit refs/heads/master\ncommitter A <a@b.c> {n} +0000\ndata 1\nx\n{file}"
+        ));
+    }
+    let dir = place.repo.dir();
+    let bare = |args: &[&str], input: &str| text(&git(args, dir, input.as_bytes()));
+    bare(&["fast-import", "--quiet"], &history);
+    let old = bare(&["hash-object", "--stdin"], "old");
+    let tag = format!("object {old}\ntype blob\ntag t\ntagger A <a@b.c> 1 +0000\n\n");
+    let tag = bare(&["hash-object", "-t", "tag", "-w", "--stdin"], &tag);
+    let mut limits = ServeLimits::default();
+    limits.walk.cpu = std::time::Duration::from_secs(1);
+
+    let given = format!("want {old}\n");
+    // The second time it is known to be too large.
+    for _ in 0..2 {
+        let answer = ask_within(&place, std::slice::from_ref(&given), &limits).await;
+        assert!(answer.contains("packfile"), "{answer:?}");
+    }
+    let both = [given, format!("want {tag}\n")];
+    let answer = ask_within(&place, &both, &limits).await;
+    let words = format!("too large to tell whether a ref reaches {tag}");
+    assert!(answer.contains(&words), "{answer:?}");
 }

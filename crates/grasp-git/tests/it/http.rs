@@ -98,7 +98,9 @@ async fn fetch(repo: &Repo, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
         return asked.answer(&repo.refs().unwrap()).to_vec();
     }
     let body = std::io::Cursor::new(body);
-    let mut served = upload_pack(repo, protocol, body, &ServeLimits::default()).unwrap();
+    let mut served = upload_pack(repo, protocol, body, &ServeLimits::default())
+        .await
+        .unwrap();
     let mut response = Vec::new();
     while let Some(chunk) = served.chunk().await.unwrap() {
         response.extend_from_slice(&chunk);

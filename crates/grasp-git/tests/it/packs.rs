@@ -69,14 +69,17 @@ async fn objects_are_seen_after_migration_and_not_before() {
             None
         ]
     );
-    let summary = objects.commit_summary(&commit).unwrap().unwrap();
+    let summary = objects.commit_summary(&commit, |_| true).unwrap().unwrap();
     assert_eq!(summary.subject, "Add a");
     assert_eq!(summary.author, "A U Thor");
     assert_eq!(summary.time, 1_700_000_000);
-    assert_eq!(objects.commit_summary(&tree).unwrap(), None);
-    assert_eq!(objects.log(&commit, 10).unwrap(), [(commit, summary)]);
-    assert_eq!(objects.log(&commit, 0).unwrap(), []);
-    assert_eq!(objects.log(&tree, 10).unwrap(), []);
+    assert_eq!(objects.commit_summary(&tree, |_| true).unwrap(), None);
+    assert_eq!(
+        objects.log(&commit, 10, |_| true).unwrap(),
+        [(commit, summary)]
+    );
+    assert_eq!(objects.log(&commit, 0, |_| true).unwrap(), []);
+    assert_eq!(objects.log(&tree, 10, |_| true).unwrap(), []);
     let left = files(&place.repo.dir().join("objects"));
     assert!(
         left.iter()
@@ -501,12 +504,16 @@ fn chained(deltas: u32, by_name: bool) -> Vec<u8> {
 }
 
 /// As zlib has it, without compression.
-fn stored(content: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(content.len()).unwrap();
-    let mut bytes = vec![0x78, 0x01, 1];
-    bytes.extend(length.to_le_bytes());
-    bytes.extend((!length).to_le_bytes());
-    bytes.extend(content);
+pub fn stored(content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x78, 0x01];
+    let mut blocks = content.chunks(usize::from(u16::MAX)).peekable();
+    while let Some(block) = blocks.next() {
+        let length = block.len() as u16;
+        bytes.push(u8::from(blocks.peek().is_none()));
+        bytes.extend(length.to_le_bytes());
+        bytes.extend((!length).to_le_bytes());
+        bytes.extend(block);
+    }
     let (mut a, mut b) = (1_u32, 0_u32);
     for byte in content {
         a = (a + u32::from(*byte)) % 65_521;
@@ -569,7 +576,7 @@ async fn an_object_that_inflates_beyond_the_limit_ends_git_and_nothing_else() {
     quarantine.migrate().unwrap();
     let objects = place.repo.objects().unwrap();
     assert_eq!(
-        objects.commit_summary(&bomb).unwrap(),
+        objects.commit_summary(&bomb, |_| true).unwrap(),
         None,
         "too large for a page"
     );
@@ -588,12 +595,19 @@ async fn a_page_reads_no_large_commits() {
     let (fits, large, last) = (commit(64_000), commit(66_000), commit(10));
     place.bring(last).await;
     let objects = place.repo.objects().unwrap();
-    assert_eq!(objects.commit_summary(&large).unwrap(), None);
+    assert_eq!(objects.commit_summary(&large, |_| true).unwrap(), None);
     let shown = |tip| -> Vec<ObjectId> {
-        let log = objects.log(&tip, 10).unwrap();
+        let log = objects.log(&tip, 10, |_| true).unwrap();
         log.into_iter().map(|(id, _)| id).collect()
     };
     assert_eq!(shown(fits), [fits, first]);
+    let mut sizes = Vec::new();
+    let log = objects.log(&fits, 10, |size| {
+        sizes.push(size);
+        size < 60_000
+    });
+    assert_eq!(log.unwrap(), [], "it was asked before it was read");
+    assert!(sizes.len() == 1 && sizes[0] > 64_000, "{sizes:?}");
     assert_eq!(shown(last), [last]);
     assert_eq!(shown(large), []);
 }

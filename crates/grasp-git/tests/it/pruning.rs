@@ -475,7 +475,9 @@ async fn a_slow_clone_goes_on_over_it() {
     let want = format!("0032want {tip}\n");
     let request = format!("0012command=fetch\n00010010no-progress\n{want}0009done\n0000");
     let body = std::io::Cursor::new(request);
-    let mut served = upload_pack(&place.repo, Protocol::V2, body, &ServeLimits::default()).unwrap();
+    let mut served = upload_pack(&place.repo, Protocol::V2, body, &ServeLimits::default())
+        .await
+        .unwrap();
     let mut response = served.chunk().await.unwrap().unwrap().to_vec();
     assert!(littered.place.repo.prune(&[], within(NOW)).await.is_ok());
     assert!(!littered.has(gone));

@@ -194,6 +194,22 @@ fn long_lists_end_at_the_limit() {
     assert_eq!(result, Err(Refusal::TooLarge(200)));
 }
 
+/// The core judges them all at once. A state has 10,000 refs at most.
+#[test]
+fn a_push_has_no_more_commands_than_a_state_can_have_refs() {
+    let lines: Vec<_> = (0..=10_000)
+        .map(|n| format!("{NULL} {A} refs/heads/{n}"))
+        .collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    assert_eq!(
+        read(&body(&lines[1..], b"")).unwrap().commands.len(),
+        10_000
+    );
+    let refusal = read(&body(&lines, b"")).unwrap_err();
+    assert_eq!(refusal, Refusal::TooManyCommands(10_000));
+    assert!(refusal.to_string().contains("fewer refs at once"));
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {

@@ -1,11 +1,13 @@
 //! Refs are written in one step and read as git reads them.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, Instant};
 
 use grasp_core::git::{ObjectId, RefName, Refs};
 use grasp_git::GitError;
 
-use crate::support::{Place, files, git, name, refs};
+use crate::packs::stored;
+use crate::support::{PATIENCE, Place, bring, files, git, name, refs};
 
 #[tokio::test]
 async fn git_reads_what_was_written_with_tags_peeled() {
@@ -406,4 +408,148 @@ async fn readers_of_a_crowded_repository_see_all_of_a_change_or_nothing() {
         }
         reader.join().unwrap();
     });
+}
+
+/// Every tag at the end of the chain takes as long as all tags before it, and a few kB are enough
+/// for thousands of them.
+#[tokio::test]
+async fn tags_that_are_slow_to_read_end_an_edit_in_time() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    let chain = Chain::new(commit, 1_900_000, 200, 500);
+    bring(&place.repo, &chain.pack, commit).await;
+    let wanted: Refs = chain.refs().collect();
+
+    let began = Instant::now();
+    let timeout = Duration::from_millis(300);
+    let edited = place
+        .repo
+        .edit_refs_within(timeout, |refs| refs.extend(wanted));
+    let error = edited.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    let took = began.elapsed();
+    assert!(took < PATIENCE / 4, "one tag takes milliseconds: {took:?}");
+    assert!(place.repo.refs().unwrap().refs.is_empty());
+}
+
+#[tokio::test]
+async fn a_tag_that_costs_too_much_to_read_is_refused_in_words() {
+    let place = Place::new();
+    let commit = place.commit("a", "1");
+    place.bring(commit).await;
+    let wanted = |chain: &Chain| -> Refs { chain.refs().collect() };
+    for (size, links, words) in [
+        (1_000, 300, "301 deltas"),
+        (1_100_000, 0, "1048576 bytes"),
+        (7_000_000, 10, "memory"),
+    ] {
+        let ends = if links == 0 { 0 } else { 1 };
+        let chain = Chain::new(commit, size, links, ends);
+        bring(&place.repo, &chain.pack, commit).await;
+        let error = place.repo.write_refs(&wanted(&chain)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    // As deep as the most patient of clients packs them.
+    let chain = Chain::new(commit, 1_000, 249, 1);
+    bring(&place.repo, &chain.pack, commit).await;
+    place.repo.write_refs(&wanted(&chain)).unwrap();
+}
+
+/// A pack with a large tag, so many deltas, each of the one before it, and small tags that are deltas
+/// of the last.
+struct Chain {
+    pack: Vec<u8>,
+    /// The small ones, or the large tag if there are none.
+    ends: Vec<ObjectId>,
+}
+
+impl Chain {
+    fn new(commit: ObjectId, size: usize, links: u32, ends: u32) -> Self {
+        let head = |n: u32| {
+            format!("object {commit}\ntype commit\ntag t{n:06}\ntagger A <a@b.c> 1 +0000\n\n")
+        };
+        let length = head(0).len();
+        let first = head(0) + &"x".repeat(size - length);
+        let mut pack = b"PACK\0\0\0\x02".to_vec();
+        pack.extend((1 + links + ends).to_be_bytes());
+        let mut before = pack.len();
+        put_header(&mut pack, 4, first.len());
+        pack.extend(stored(first.as_bytes()));
+        let delta = |pack: &mut Vec<u8>, n: u32, base: usize, base_size: usize, rest: usize| {
+            let at = pack.len();
+            let mut content = Vec::new();
+            put_size(&mut content, base_size);
+            put_size(&mut content, length + rest);
+            content.push(length as u8);
+            content.extend(head(n).bytes());
+            if rest > 0 {
+                // From after the header on, so much.
+                content.extend([0b1111_0001, length as u8]);
+                content.extend(&rest.to_le_bytes()[..3]);
+            }
+            put_header(pack, 6, content.len());
+            put_distance(pack, at - base);
+            pack.extend(stored(&content));
+            at
+        };
+        for n in 1..=links {
+            before = delta(&mut pack, n, before, size, size - length);
+        }
+        let mut found = Vec::new();
+        for n in links + 1..=links + ends {
+            delta(&mut pack, n, before, size, 0);
+            found.push(tag_name(head(n).as_bytes()));
+        }
+        if ends == 0 {
+            found.push(tag_name(first.as_bytes()));
+        }
+        let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+        hasher.update(&pack);
+        pack.extend(hasher.try_finalize().unwrap().as_slice());
+        Self { pack, ends: found }
+    }
+
+    fn refs(&self) -> impl Iterator<Item = (RefName, ObjectId)> {
+        let ends = self.ends.iter().enumerate();
+        ends.map(|(n, id)| (name(&format!("refs/tags/t{n}")), *id))
+    }
+}
+
+fn tag_name(content: &[u8]) -> ObjectId {
+    let (sha1, tag) = (gix_hash::Kind::Sha1, gix_object::Kind::Tag);
+    let name = gix_object::compute_hash(sha1, tag, content).unwrap();
+    ObjectId(name.as_slice().try_into().unwrap())
+}
+
+/// Kind and size of an entry of a pack: four bits of the size, then seven at a time.
+fn put_header(pack: &mut Vec<u8>, kind: u8, size: usize) {
+    let more = |rest: usize| if rest > 0 { 0x80 } else { 0 };
+    pack.push(more(size >> 4) | kind << 4 | (size & 15) as u8);
+    if size >> 4 > 0 {
+        put_size(pack, size >> 4);
+    }
+}
+
+/// Seven bits at a time, the lowest first.
+fn put_size(to: &mut Vec<u8>, mut size: usize) {
+    while size > 0x7f {
+        to.push(0x80 | (size & 0x7f) as u8);
+        size >>= 7;
+    }
+    to.push(size as u8);
+}
+
+/// How far back the base of a delta begins: seven bits at a time, the highest first, and each byte
+/// but the last counts from one.
+fn put_distance(pack: &mut Vec<u8>, mut distance: usize) {
+    let mut bytes = vec![(distance & 0x7f) as u8];
+    distance >>= 7;
+    while distance > 0 {
+        distance -= 1;
+        bytes.push(0x80 | (distance & 0x7f) as u8);
+        distance >>= 7;
+    }
+    bytes.reverse();
+    pack.extend(bytes);
 }

@@ -38,7 +38,7 @@ async fn shared_objects_outlive_the_repository_they_came_from() {
         other
             .objects()
             .unwrap()
-            .commit_summary(&tip)
+            .commit_summary(&tip, |_| true)
             .unwrap()
             .unwrap()
             .subject,

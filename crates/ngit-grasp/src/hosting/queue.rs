@@ -1,5 +1,6 @@
 //! Work that waits for a thread: in order for each repository, in turn between owners, so that one
-//! repository's slow task delays that repository alone.
+//! repository's slow task delays that repository alone. Repositories that were slow have a queue of
+//! their own, and a part of the threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,13 +10,19 @@ use grasp_core::{Pubkey, RepoId};
 
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// Tasks that run at once and have not run long yet.
+    /// Tasks that run at once and have not run long yet, without those of slow repositories.
     pub slots: usize,
+    /// Tasks of slow repositories that run at once, however long.
+    pub slow_slots: usize,
     /// Tasks on repositories of one owner that run at once, however long.
     pub per_owner: usize,
     /// A task that runs longer gives its slot back: another thread may go on with others, if there
     /// are more threads than slots.
     pub slow_after: Duration,
+    /// A repository is slow once a task of it took this long,
+    pub slow_task: Duration,
+    /// and for this long after it.
+    pub slow_for: Duration,
 }
 
 pub struct Queue<T> {
@@ -26,30 +33,45 @@ pub struct Queue<T> {
 
 /// The maps have keyed hashes: names of repositories are chosen by strangers.
 struct State<T> {
-    /// Owners with something that could be begun, the next one first.
-    owners: VecDeque<Pubkey>,
-    by_owner: HashMap<Pubkey, Owner>,
+    quick: Ready,
+    slow: Ready,
     waiting: HashMap<RepoId, VecDeque<T>>,
-    running: HashMap<RepoId, Instant>,
+    running: HashMap<RepoId, Running>,
+    running_of: HashMap<Pubkey, usize>,
+    /// Until when a repository counts as slow.
+    slow_until: HashMap<RepoId, Instant>,
     closed: bool,
 }
 
+/// Repositories with waiting tasks of which none runs.
 #[derive(Default)]
-struct Owner {
-    /// Repositories with waiting tasks of which none runs.
-    ready: VecDeque<RepoId>,
-    running: usize,
+struct Ready {
+    /// Owners with something that could be begun, the next one first.
+    owners: VecDeque<Pubkey>,
+    by_owner: HashMap<Pubkey, VecDeque<RepoId>>,
 }
+
+#[derive(Clone, Copy)]
+struct Running {
+    began: Instant,
+    /// In a slot of the slow repositories.
+    is_slow: bool,
+}
+
+/// Of slow repositories that are remembered; 200 bytes each.
+const MAX_SLOW: usize = 10_000;
 
 impl<T> Queue<T> {
     pub fn new(limits: QueueLimits) -> Self {
         Self {
             limits,
             state: Mutex::new(State {
-                owners: VecDeque::new(),
-                by_owner: HashMap::new(),
+                quick: Ready::default(),
+                slow: Ready::default(),
                 waiting: HashMap::new(),
                 running: HashMap::new(),
+                running_of: HashMap::new(),
+                slow_until: HashMap::new(),
                 closed: false,
             }),
             changed: Condvar::new(),
@@ -62,7 +84,7 @@ impl<T> Queue<T> {
         waiting.push_back(task);
         let is_first = waiting.len() == 1;
         if is_first && !state.running.contains_key(&repo) {
-            state.make_ready(repo);
+            state.make_ready(repo, Instant::now());
         }
         drop(state);
         self.changed.notify_one();
@@ -74,9 +96,7 @@ impl<T> Queue<T> {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            if state.quick(now, self.limits.slow_after) < self.limits.slots
-                && let Some(taken) = state.take(now, self.limits.per_owner)
-            {
+            if let Some(taken) = state.take(now, &self.limits) {
                 return Some(taken);
             }
             if state.closed && state.waiting.is_empty() {
@@ -85,7 +105,7 @@ impl<T> Queue<T> {
             // A slot may come free because a task becomes slow, of which nobody tells.
             let changed = &self.changed;
             state = match state.next_slow(now, self.limits.slow_after) {
-                Some(wait) if !state.owners.is_empty() => {
+                Some(wait) if !state.quick.owners.is_empty() => {
                     let waited = changed.wait_timeout(state, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -95,7 +115,7 @@ impl<T> Queue<T> {
     }
 
     pub fn done(&self, repo: &RepoId) {
-        self.lock().done(repo);
+        self.lock().done(repo, Instant::now(), &self.limits);
         self.changed.notify_all();
     }
 
@@ -110,65 +130,112 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T> State<T> {
-    fn make_ready(&mut self, repo: RepoId) {
-        let owner = self.by_owner.entry(repo.owner).or_default();
-        if owner.ready.is_empty() {
+impl Ready {
+    fn add(&mut self, repo: RepoId) {
+        let repos = self.by_owner.entry(repo.owner).or_default();
+        if repos.is_empty() {
             self.owners.push_back(repo.owner);
         }
-        owner.ready.push_back(repo);
+        repos.push_back(repo);
     }
 
-    /// Of the next owner who may have one more, the next repository, the next task. Owners who may
-    /// not are no more than there are threads.
-    fn take(&mut self, now: Instant, per_owner: usize) -> Option<(RepoId, T)> {
-        let may = |key: &Pubkey| {
-            let owner = self.by_owner.get(key);
-            owner.is_some_and(|owner| owner.running < per_owner)
-        };
-        let at = self.owners.iter().position(may)?;
+    /// Of the next owner who may have one more, the next repository. Owners who may not are no more
+    /// than there are threads.
+    fn take(&mut self, may_run: impl Fn(&Pubkey) -> bool) -> Option<RepoId> {
+        let at = self.owners.iter().position(may_run)?;
         let key = self.owners.remove(at)?;
-        let owner = self.by_owner.get_mut(&key)?;
-        let repo = owner.ready.pop_front()?;
-        owner.running += 1;
-        if !owner.ready.is_empty() {
-            self.owners.push_back(key);
+        let repos = self.by_owner.get_mut(&key)?;
+        let repo = repos.pop_front();
+        match repos.is_empty() {
+            true => drop(self.by_owner.remove(&key)),
+            false => self.owners.push_back(key),
         }
+        repo
+    }
+}
+
+impl<T> State<T> {
+    fn make_ready(&mut self, repo: RepoId, now: Instant) {
+        let slow = self.slow_until.get(&repo);
+        match slow.is_some_and(|until| now < *until) {
+            true => self.slow.add(repo),
+            false => self.quick.add(repo),
+        }
+    }
+
+    /// Each kind has slots of its own, so that neither waits for the other.
+    fn take(&mut self, now: Instant, limits: &QueueLimits) -> Option<(RepoId, T)> {
+        let may_run = |key: &Pubkey| {
+            let running = self.running_of.get(key).copied();
+            running.unwrap_or(0) < limits.per_owner
+        };
+        let (mut repo, mut is_slow) = (None, false);
+        if self.quick(now, limits.slow_after) < limits.slots {
+            repo = self.quick.take(may_run);
+        }
+        if repo.is_none() && self.count_slow() < limits.slow_slots {
+            (repo, is_slow) = (self.slow.take(may_run), true);
+        }
+        let repo = repo?;
         let waiting = self.waiting.get_mut(&repo)?;
         let task = waiting.pop_front()?;
         if waiting.is_empty() {
             self.waiting.remove(&repo);
         }
-        self.running.insert(repo.clone(), now);
+        *self.running_of.entry(repo.owner).or_default() += 1;
+        let running = Running {
+            began: now,
+            is_slow,
+        };
+        self.running.insert(repo.clone(), running);
         Some((repo, task))
     }
 
-    fn done(&mut self, repo: &RepoId) {
-        if self.running.remove(repo).is_none() {
+    fn done(&mut self, repo: &RepoId, now: Instant, limits: &QueueLimits) {
+        let Some(Running { began, .. }) = self.running.remove(repo) else {
             return;
+        };
+        if now.saturating_duration_since(began) >= limits.slow_task {
+            self.remember_slow(repo, now, limits.slow_for);
         }
-        if let Some(owner) = self.by_owner.get_mut(&repo.owner) {
-            owner.running = owner.running.saturating_sub(1);
-            if owner.running == 0 && owner.ready.is_empty() {
-                self.by_owner.remove(&repo.owner);
+        if let Some(running) = self.running_of.get_mut(&repo.owner) {
+            *running = running.saturating_sub(1);
+            if *running == 0 {
+                self.running_of.remove(&repo.owner);
             }
         }
         if self.waiting.contains_key(repo) {
-            self.make_ready(repo.clone());
+            self.make_ready(repo.clone(), now);
         }
     }
 
-    fn quick(&self, now: Instant, slow_after: Duration) -> usize {
-        let began = self.running.values();
-        let quick = began.filter(|began| now.saturating_duration_since(**began) < slow_after);
-        quick.count()
+    fn remember_slow(&mut self, repo: &RepoId, now: Instant, slow_for: Duration) {
+        if self.slow_until.len() >= MAX_SLOW {
+            self.slow_until.retain(|_, until| now < *until);
+        }
+        let has_room = self.slow_until.len() < MAX_SLOW;
+        if has_room || self.slow_until.contains_key(repo) {
+            self.slow_until.insert(repo.clone(), now + slow_for);
+        }
     }
 
-    /// How long until the next running task counts as slow.
+    /// Tasks in slots of quick repositories that have not run long.
+    fn quick(&self, now: Instant, slow_after: Duration) -> usize {
+        let running = self.running.values().filter(|running| !running.is_slow);
+        let ran = running.map(|running| now.saturating_duration_since(running.began));
+        ran.filter(|ran| *ran < slow_after).count()
+    }
+
+    fn count_slow(&self) -> usize {
+        let running = self.running.values();
+        running.filter(|running| running.is_slow).count()
+    }
+
+    /// How long until the next running task gives its slot back.
     fn next_slow(&self, now: Instant, slow_after: Duration) -> Option<Duration> {
-        let ran = |began: &Instant| now.saturating_duration_since(*began);
-        let left = self.running.values().map(ran);
-        let left = left.filter_map(|ran| slow_after.checked_sub(ran));
+        let running = self.running.values().filter(|running| !running.is_slow);
+        let ran = running.map(|running| now.saturating_duration_since(running.began));
+        let left = ran.filter_map(|ran| slow_after.checked_sub(ran));
         left.filter(|left| !left.is_zero()).min()
     }
 }
@@ -180,8 +247,11 @@ mod tests {
 
     const LIMITS: QueueLimits = QueueLimits {
         slots: 2,
+        slow_slots: 2,
         per_owner: 1,
         slow_after: Duration::from_secs(3_600),
+        slow_task: Duration::from_secs(3_600),
+        slow_for: Duration::from_secs(3_600),
     };
 
     fn repo(owner: u8, name: &str) -> RepoId {
@@ -190,12 +260,8 @@ mod tests {
 
     /// What could be begun now, without waiting.
     fn next(queue: &Queue<u32>) -> Option<u32> {
-        let now = Instant::now();
-        let mut state = queue.lock();
-        if state.quick(now, queue.limits.slow_after) >= queue.limits.slots {
-            return None;
-        }
-        state.take(now, queue.limits.per_owner).map(|taken| taken.1)
+        let taken = queue.lock().take(Instant::now(), &queue.limits);
+        taken.map(|taken| taken.1)
     }
 
     #[test]
@@ -210,7 +276,8 @@ mod tests {
             queue.done(&repo(1, "a"));
         }
         assert_eq!(next(&queue), None);
-        assert!(queue.lock().by_owner.is_empty());
+        let state = queue.lock();
+        assert!(state.quick.by_owner.is_empty() && state.running_of.is_empty());
     }
 
     #[test]
@@ -255,6 +322,44 @@ mod tests {
         for owner in 1..10 {
             assert_eq!(next(&queue), Some(owner));
         }
+    }
+
+    /// Twenty owners of repositories that were slow once, and one of a quick one.
+    #[test]
+    fn slow_repositories_leave_threads_to_quick_ones() {
+        let queue = |slow_for| {
+            let queue = Queue::new(QueueLimits {
+                slots: 4,
+                slow_slots: 4,
+                slow_task: Duration::ZERO,
+                slow_for,
+                ..LIMITS
+            });
+            for owner in 1..=20 {
+                queue.add(repo(owner, "slow"), 0);
+                assert_eq!(next(&queue), Some(0));
+                queue.done(&repo(owner, "slow"));
+            }
+            for owner in 1..=20 {
+                queue.add(repo(owner, "slow"), u32::from(owner));
+            }
+            queue
+        };
+        let slow = queue(Duration::from_secs(3_600));
+        for owner in 1..=4 {
+            assert_eq!(next(&slow), Some(owner));
+        }
+        assert_eq!(next(&slow), None, "that is their part of the threads");
+        slow.add(repo(99, "quick"), 1_000);
+        assert_eq!(next(&slow), Some(1_000));
+        assert_eq!(next(&slow), None);
+        slow.done(&repo(1, "slow"));
+        assert_eq!(next(&slow), Some(5), "nor do they wait for ever");
+
+        let forgiven = queue(Duration::ZERO);
+        let begun = std::iter::from_fn(|| next(&forgiven)).count();
+        assert_eq!(begun, 4, "as many as there are slots for quick ones");
+        assert_eq!(forgiven.lock().count_slow(), 0);
     }
 
     #[test]

@@ -18,8 +18,12 @@ use crate::{crash, driver};
 const THREADS: usize = 16;
 const QUEUE: QueueLimits = QueueLimits {
     slots: 4,
+    // Whatever slow repositories do, twelve threads are left to the others.
+    slow_slots: 4,
     per_owner: 3,
     slow_after: Duration::from_secs(5),
+    slow_task: Duration::from_secs(1),
+    slow_for: Duration::from_secs(600),
 };
 
 struct Order {

@@ -205,12 +205,12 @@ const COMMIT_COST: usize = 4 * 1024;
 
 fn commits(refs: &RefSet, objects: &Objects, budget: &mut ReadBudget) -> Vec<Commit> {
     let head = refs.head.as_ref().and_then(|head| refs.refs.get(head));
-    let Some(tip) = head.filter(|_| budget.has_left()) else {
+    let Some(tip) = head else {
         return Vec::new();
     };
     // What cannot be read is not shown; the branch itself is.
-    let log = objects.log(&tip.id, MAX_COMMITS).unwrap_or_default();
-    budget.spend(log.len() * COMMIT_COST);
+    let log = objects.log(&tip.id, MAX_COMMITS, |size| may_read(budget, size));
+    let log = log.unwrap_or_default();
     let commit = |(id, summary): (_, CommitSummary)| Commit {
         id: abbreviated(&id),
         subject: shortened(&summary.subject, MAX_NAME),
@@ -218,6 +218,16 @@ fn commits(refs: &RefSet, objects: &Objects, budget: &mut ReadBudget) -> Vec<Com
         date: date(u64::try_from(summary.time).unwrap_or(0).min(LAST_SECOND)),
     };
     log.into_iter().map(commit).collect()
+}
+
+/// Whether a commit of this size may be read, for which it is charged at once.
+fn may_read(budget: &mut ReadBudget, size: u64) -> bool {
+    let may = budget.has_left();
+    if may {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        budget.spend(size.saturating_add(COMMIT_COST));
+    }
+    may
 }
 
 fn abbreviated(id: &impl ToString) -> String {
@@ -268,11 +278,11 @@ fn rows(
 fn row(name: &RefName, at: &Ref, objects: &Objects, budget: &mut ReadBudget) -> Row {
     let commit = at.peeled.unwrap_or(at.id);
     let summary = match budget.has_left() {
-        true => objects.commit_summary(&commit).ok().flatten(),
-        false => None,
+        true => objects.commit_summary(&commit, |size| may_read(budget, size)),
+        false => Ok(None),
     };
+    let summary = summary.ok().flatten();
     let subject = summary.map(|summary| summary.subject).unwrap_or_default();
-    budget.spend(COMMIT_COST + subject.len());
     Row {
         name: shortened(short(name), MAX_NAME),
         commit: abbreviated(&commit),
@@ -311,6 +321,52 @@ mod tests {
         assert_eq!(shortened("grün", 4), "grün");
         assert_eq!(shortened("grüner", 4), "grün…");
         assert_eq!(shortened("a\u{202e}b\u{9b}", 4), "a\u{fffd}b\u{fffd}");
+    }
+
+    /// Ten commits with long messages, one after the other.
+    fn with_long_messages(folder: &std::path::Path) -> (Repo, RefSet) {
+        let (repo, _) = Repo::create(&folder.join("a.git")).unwrap();
+        let git = |args: &[&str]| {
+            let ran = std::process::Command::new("git")
+                .arg("--git-dir")
+                .arg(repo.dir())
+                .args(args)
+                .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "A")))
+                .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "a@b.c")))
+                .stdin(std::process::Stdio::null())
+                .output()
+                .unwrap();
+            assert!(ran.status.success(), "{ran:?}");
+            String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+        };
+        let tree = git(&["mktree"]);
+        let message = format!("Subject\n\n{}", "x".repeat(50_000));
+        let mut tip = git(&["commit-tree", &tree, "-m", &message]);
+        for _ in 1..10 {
+            tip = git(&["commit-tree", &tree, "-p", &tip, "-m", &message]);
+        }
+        git(&["update-ref", "refs/heads/master", &tip]);
+        let refs = repo.refs().unwrap();
+        (repo, refs)
+    }
+
+    /// A page costs what the budget says, however large the commits are.
+    #[test]
+    fn large_commits_are_read_as_far_as_the_budget_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repo, refs) = with_long_messages(folder.path());
+        let objects = repo.objects().unwrap();
+        let later = std::time::Instant::now() + std::time::Duration::from_secs(3_600);
+        let mut plenty = ReadBudget::new(10_000_000, later);
+        assert_eq!(commits(&refs, &objects, &mut plenty).len(), 10);
+        assert!(!plenty.is_exceeded());
+
+        let mut scarce = ReadBudget::new(120_000, later);
+        assert_eq!(commits(&refs, &objects, &mut scarce).len(), 3);
+        assert!(scarce.is_exceeded());
+        let rows = rows(&refs, &objects, &mut scarce, RefName::is_branch);
+        let subjects: Vec<_> = rows.iter().map(|row| row.subject.as_str()).collect();
+        assert_eq!(subjects, [""], "and not one more is read");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl GitSite {
             ..ServeLimits::default()
         };
         let request = std::io::Cursor::new(beginning).chain(body);
-        match upload_pack(repo, protocol, Box::pin(request), &limits) {
+        match upload_pack(repo, protocol, Box::pin(request), &limits).await {
             Ok(served) => {
                 let sending = Sending {
                     served,

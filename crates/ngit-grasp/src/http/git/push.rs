@@ -373,11 +373,13 @@ fn is_evicted(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Evicted>())
 }
 
-/// What nobody has signed for makes way where processors are scarce.
+/// Where processors are scarce, every push makes way for the server itself, and what nobody has
+/// signed for makes way for the rest.
 fn niceness(backing: Backing) -> i32 {
     match backing {
-        Backing::None => 10,
-        Backing::PullRequests | Backing::State => 0,
+        Backing::State => 5,
+        Backing::PullRequests => 10,
+        Backing::None => 15,
     }
 }
 
