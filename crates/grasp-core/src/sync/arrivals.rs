@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 
 use super::batch::Via;
 use super::downloads::NOBODY;
-use super::items::Items;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
 use super::subs::Purpose;
@@ -246,6 +245,7 @@ impl Sync {
         }
         self.came(id, now);
         self.later.forget(id);
+        self.sought.accepted(id);
         if self.memo.recall(id) {
             self.effects.push_back(SyncEffect::Recall(*id));
         }
@@ -254,7 +254,7 @@ impl Sync {
         }
         let mut ids = self.memo.waiting_for(causes);
         ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
-        self.recall_all(ids);
+        self.recall_all(ids, now);
     }
 
     /// Some events wait for others.
@@ -263,29 +263,29 @@ impl Sync {
     }
 
     /// Something has changed that others may have waited for.
-    pub fn look_again(&mut self, causes: &[u64]) {
+    pub fn look_again(&mut self, causes: &[u64], now: Now) {
         if self.expects_early() {
             let ids = self.memo.waiting_for(causes);
-            self.recall_all(ids);
+            self.recall_all(ids, now);
         }
     }
 
     /// Somebody speaks of an event that was left alone.
-    pub fn look_for(&mut self, id: EventId) {
+    pub fn look_for(&mut self, id: EventId, now: Now) {
         if self.is_on() {
-            self.recall(id, true);
+            self.recall(id, true, now);
         }
     }
 
-    fn recall_all(&mut self, ids: BTreeSet<EventId>) {
+    fn recall_all(&mut self, ids: BTreeSet<EventId>, now: Now) {
         for (n, id) in ids.into_iter().enumerate() {
-            self.recall(id, n < MAX_RECALLED);
+            self.recall(id, n < MAX_RECALLED, now);
         }
     }
 
     /// An event that came too early may come now. Those that are not asked for are found when all
     /// is compared.
-    fn recall(&mut self, id: EventId, ask: bool) {
+    fn recall(&mut self, id: EventId, ask: bool, now: Now) {
         let row = self.memo.get(&id).cloned();
         let Some(row) = row.filter(|row| row.fate != Fate::ForGood) else {
             return;
@@ -299,8 +299,8 @@ impl Sync {
         let is_up = |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
         match shown_by.filter(is_up) {
             Some(relay) => {
-                if row.announcement && self.sought.len() < MAX_LATER {
-                    self.sought.insert(id, row.at);
+                if row.announcement {
+                    self.sought.add(id, relay, row.at);
                 }
                 if self.downloads.need(relay, NOBODY, id) {
                     self.again.insert(relay);
@@ -309,33 +309,11 @@ impl Sync {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
-            None if row.announcement => self.compare_announcements_since(row.at),
+            None if row.announcement => self.look_everywhere_for(id, row.at, now),
             None => {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
-        }
-    }
-
-    /// Nobody knows who has one of that time: announcements and states are compared anew from
-    /// there on.
-    fn compare_announcements_since(&mut self, at: Timestamp) {
-        let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
-        for relay in relays {
-            if let Some(session) = self.session_mut(relay) {
-                session.fail(&Items::announcements());
-            }
-            self.doubt_since(relay, &Items::announcements(), at, Via::Turn);
-            self.again.insert(relay);
-        }
-    }
-
-    /// Those that were asked did not deliver what somebody had shown before.
-    pub(super) fn after_vain(&mut self) {
-        let vain = self.downloads.take_vain().into_iter();
-        let oldest = vain.filter_map(|id| self.sought.remove(&id)).min();
-        if let Some(at) = oldest {
-            self.compare_announcements_since(at);
         }
     }
 

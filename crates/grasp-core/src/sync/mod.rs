@@ -28,6 +28,7 @@ mod refused;
 mod relays;
 mod remember;
 mod session;
+mod sought;
 pub mod status;
 mod subs;
 mod targets;
@@ -55,12 +56,13 @@ use self::io::{FromRelay, ToRelay};
 pub use self::items::{Items, RepoIx, RootIx};
 pub use self::link::{Link, Why};
 use self::memo::Memo;
-pub use self::memory::{Dismissed, Fate, Record, RelayMemory};
+pub use self::memory::{Dismissed, Fate, REST, Record, RelayMemory};
 pub use self::note::{Note, Source};
 use self::peer::Peer;
 pub use self::relays::{Relay, RelaySyncIndex};
 use self::remember::Restored;
 pub use self::session::Session;
+use self::sought::Sought;
 use self::status::BySource;
 pub use self::status::Status;
 pub use self::subs::{Purpose, Sub};
@@ -140,9 +142,7 @@ pub struct Sync {
     arrivals: FxHashMap<Ticket, Arrival>,
     judged: VecDeque<(Arrival, Outcome)>,
     later: Later,
-    /// Announcements and states that are asked for again where they were seen, and of what time
-    /// each is.
-    sought: FxHashMap<EventId, Timestamp>,
+    sought: Sought,
     memo: Memo,
     aside: Option<Aside>,
     /// The newest commit.
@@ -177,7 +177,7 @@ impl Sync {
             arrivals: FxHashMap::default(),
             judged: VecDeque::new(),
             later: Later::default(),
-            sought: FxHashMap::default(),
+            sought: Sought::default(),
             aside: None,
             latest: None,
             restored: Restored::default(),
@@ -253,6 +253,7 @@ impl Sync {
                 Timer::Full(relay) => self.compare_all(relay, now),
                 Timer::Turn(relay) => self.take_turn(relay, now),
                 Timer::Later => self.ask_later(now, here),
+                Timer::Announcements => self.compare_announcements(now),
                 Timer::Empty => {
                     self.leave_empty(now);
                     self.agenda
@@ -288,6 +289,7 @@ impl Sync {
             }
         }
         self.put_off_unasked(now);
+        self.remind_to_compare(now);
         self.remind_of_news(now.mono);
         self.remind_to_save(now);
     }
