@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
 use super::batch::Via;
 use super::downloads::NOBODY;
+use super::memo::Holder;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
 use super::subs::Purpose;
@@ -17,9 +19,11 @@ use crate::event::{Event, Kind};
 use crate::facts::Seq;
 use crate::id::EventId;
 use crate::limits::SyncLimits;
+use crate::shares::Shares;
 use crate::ticket::{Delivery, RelayNo, Ticket};
 
-/// Events that are asked for again later; beyond it the daily comparison finds them.
+/// Events that are asked for again later, about 250 bytes each: 2.5 MB. Beyond it the daily
+/// comparison finds them.
 const MAX_LATER: usize = 10_000;
 /// Early events that are asked for when one that they waited for has come.
 const MAX_RECALLED: usize = 1_000;
@@ -52,43 +56,62 @@ pub enum Outcome {
 /// that brought them.
 #[derive(Debug, Default)]
 pub struct Later {
-    due: BTreeMap<(Mono, EventId), Option<RelayNo>>,
+    due: BTreeMap<(Mono, EventId), Holder>,
+    by_holder: BTreeSet<(Holder, Mono, EventId)>,
+    holders: Shares<Holder>,
     tries: FxHashMap<EventId, u32>,
     /// Those that there was no room for in this turn.
     unasked: Vec<EventId>,
 }
 
 impl Later {
-    fn add(
-        &mut self,
-        id: EventId,
-        relay: Option<RelayNo>,
-        now: Mono,
-        limits: &SyncLimits,
-    ) -> Option<Mono> {
-        if self.due.len() >= MAX_LATER {
-            return None;
-        }
+    fn add(&mut self, id: EventId, relay: Holder, now: Mono, limits: &SyncLimits) -> Mono {
         if self.tries.len() >= MAX_LATER {
             self.tries.clear();
         }
         let tries = self.tries.entry(id).or_default();
         *tries += 1;
         let at = now + limits.refusal.delay(*tries);
+        self.remove(at, id);
         self.due.insert((at, id), relay);
-        Some(at)
+        self.by_holder.insert((relay, at, id));
+        self.holders.add(relay, 1);
+        if self.due.len() > MAX_LATER {
+            self.evict();
+        }
+        at
+    }
+
+    /// Of whoever has most, the one that would be asked for last makes way.
+    fn evict(&mut self) {
+        let Some((largest, _)) = self.holders.largest() else {
+            return;
+        };
+        let last = (largest, Mono(Duration::MAX), EventId([255; 32]));
+        if let Some((_, at, id)) = self.by_holder.range(..=last).next_back().copied() {
+            self.remove(at, id);
+            self.tries.remove(&id);
+        }
+    }
+
+    fn remove(&mut self, at: Mono, id: EventId) -> Option<Holder> {
+        let relay = self.due.remove(&(at, id))?;
+        self.by_holder.remove(&(relay, at, id));
+        self.holders.remove(relay, 1);
+        Some(relay)
     }
 
     fn next(&self) -> Option<Mono> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn take(&mut self, now: Mono) -> Option<(EventId, Option<RelayNo>)> {
-        let at = self.next()?;
-        if at > now {
-            return None;
+    fn take(&mut self, now: Mono) -> Option<(EventId, Holder)> {
+        let ((at, id), _) = self.due.first_key_value()?;
+        let (at, id) = (*at, *id);
+        match at > now {
+            true => None,
+            false => Some((id, self.remove(at, id)?)),
         }
-        self.due.pop_first().map(|((_, id), relay)| (id, relay))
     }
 
     fn forget(&mut self, id: &EventId) {
@@ -150,7 +173,8 @@ impl Sync {
             Outcome::New => self.count(arrival, now),
             Outcome::Known => self.memo.note_shown(event.id, from.relay),
             Outcome::Dismissed(fate) => {
-                self.dismiss(event, fate);
+                let (at, kind, relay) = (event.created_at, event.kind, Some(from.relay));
+                self.dismiss_row(event.id, at, kind, fate, relay);
                 self.memo.note_shown(event.id, from.relay);
             }
             Outcome::NotNow => {
@@ -217,11 +241,18 @@ impl Sync {
     /// Keeps in mind that an event need not be fetched again.
     pub fn dismiss(&mut self, event: &Event, fate: Fate) {
         if self.is_on() {
-            self.dismiss_row(event.id, event.created_at, event.kind, fate);
+            self.dismiss_row(event.id, event.created_at, event.kind, fate, None);
         }
     }
 
-    pub(super) fn dismiss_row(&mut self, id: EventId, at: Timestamp, kind: Kind, fate: Fate) {
+    pub(super) fn dismiss_row(
+        &mut self,
+        id: EventId,
+        at: Timestamp,
+        kind: Kind,
+        fate: Fate,
+        holder: Holder,
+    ) {
         let row = Dismissed {
             id,
             at,
@@ -231,7 +262,7 @@ impl Sync {
         if self.memo.get(&id) == Some(&row) {
             return;
         }
-        for gone in self.memo.dismiss(row.clone()) {
+        for gone in self.memo.dismiss(row.clone(), holder) {
             self.effects.push_back(SyncEffect::Recall(gone));
         }
         self.effects.push_back(SyncEffect::Dismiss(row));
@@ -338,9 +369,8 @@ impl Sync {
     }
 
     fn put_off(&mut self, id: EventId, relay: Option<RelayNo>, now: Now) {
-        if let Some(at) = self.later.add(id, relay, now.mono, &self.limits) {
-            self.agenda.add(at, Timer::Later);
-        }
+        let at = self.later.add(id, relay, now.mono, &self.limits);
+        self.agenda.add(at, Timer::Later);
     }
 
     /// Something was said about these.
@@ -404,5 +434,35 @@ impl Sync {
         if let Some(at) = self.later.next() {
             self.agenda.add(at, Timer::Later);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u32) -> EventId {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        EventId(id)
+    }
+
+    #[test]
+    fn what_one_relay_has_us_put_off_displaces_nobody_elses() {
+        let mut later = Later::default();
+        let limits = SyncLimits::default();
+        let start = Mono(Duration::ZERO);
+        for n in 0..2 * MAX_LATER as u32 {
+            later.add(id(n), Some(RelayNo(1)), start, &limits);
+        }
+        let other = later.add(id(999_999), Some(RelayNo(2)), start, &limits);
+        assert_eq!(later.due.len(), MAX_LATER);
+        assert_eq!(later.by_holder.len(), MAX_LATER);
+        assert!(later.due.contains_key(&(other, id(999_999))));
+        let mut taken = 0;
+        while later.take(other).is_some() {
+            taken += 1;
+        }
+        assert_eq!((taken, later.holders.holders()), (MAX_LATER, 0));
     }
 }

@@ -49,7 +49,7 @@ impl Sync {
                 self.came(&id, now);
             }
             FromRelay::TooLarge { sub, id, at, kind } => {
-                self.dismiss_row(id, at, kind, Fate::ForGood);
+                self.dismiss_row(id, at, kind, Fate::ForGood, Some(relay));
                 self.took(relay, sub, id, at, now);
                 self.came(&id, now);
             }
