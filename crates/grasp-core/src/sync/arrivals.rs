@@ -9,10 +9,11 @@ use rustc_hash::FxHashMap;
 
 use super::batch::Via;
 use super::downloads::NOBODY;
+use super::io::{Fault, ToRelay};
 use super::memo::Holder;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
-use super::subs::Purpose;
+use super::subs::{Purpose, Sub};
 use super::{Here, Sync, SyncEffect, Timer};
 use crate::clock::{Mono, Now, Timestamp};
 use crate::event::{Event, Kind};
@@ -29,6 +30,9 @@ const MAX_LATER: usize = 10_000;
 const MAX_RECALLED: usize = 1_000;
 /// Relays that are asked for an event of which nobody knows who has it.
 const ASKED: usize = 4;
+/// Live events of one relay in a minute that are not taken: each costs a signature and a commit, and
+/// no request of ours has a limit for it. Whatever is busy on honest relays is a hundredth of it.
+pub(super) const REFUSED_PER_MINUTE: u32 = 6_000;
 /// How much one live event weighs in the average of their lag.
 const LAG_WEIGHT: u64 = 8;
 
@@ -169,6 +173,11 @@ impl Sync {
             .peers
             .get(&from.relay)
             .is_some_and(|peer| peer.link.conn() == Some(from.conn));
+        let refused = match outcome {
+            Outcome::Dismissed(_) => true,
+            Outcome::Known => self.memo.get(&event.id).is_some(),
+            Outcome::New | Outcome::NotNow => false,
+        };
         match outcome {
             Outcome::New => self.count(arrival, now),
             Outcome::Known => self.memo.note_shown(event.id, from.relay),
@@ -186,6 +195,22 @@ impl Sync {
             let (id, at) = (event.id, event.created_at);
             self.took(from.relay, from.sub, id, at, now);
             self.again.insert(from.relay);
+            if refused && arrival.via.is_none() {
+                self.count_refused(from, now);
+            }
+        }
+    }
+
+    /// A live event was not taken. Too many of them are a flood, whoever publishes them there.
+    fn count_refused(&mut self, from: Delivery, now: Now) {
+        if self.refused_live.allow(from.relay, now.mono) {
+            return;
+        }
+        // What was sent before it is closed may still be on its way afterwards.
+        let watches = |sub: &mut Sub| sub.is_live() && sub.is_over();
+        if self.sub(from.relay, from.sub).is_some_and(watches) {
+            self.ask(from.relay, from.conn, ToRelay::Unsubscribe(from.sub));
+            self.on_bad(from.relay, Some(from.sub), Fault::Flood, now);
         }
     }
 

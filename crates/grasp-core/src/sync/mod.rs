@@ -44,7 +44,7 @@ use rustc_hash::FxHashMap;
 use self::agenda::Agenda;
 pub use self::agenda::Timer;
 pub use self::arrivals::Outcome;
-use self::arrivals::{Arrival, Later};
+use self::arrivals::{Arrival, Later, REFUSED_PER_MINUTE};
 use self::aside::Aside;
 use self::batch::{Batch, Via};
 pub use self::capabilities::{Capabilities, Reconciles};
@@ -70,6 +70,7 @@ pub use self::targets::Targets;
 use crate::clock::{Mono, Now, Timestamp};
 use crate::facts::Seq;
 use crate::id::EventId;
+use crate::limiter::{Limiter, Rate};
 use crate::limits::SyncLimits;
 use crate::nip34::RepoId;
 use crate::relay_url::RelayUrl;
@@ -142,6 +143,8 @@ pub struct Sync {
     arrivals: FxHashMap<Ticket, Arrival>,
     judged: VecDeque<(Arrival, Outcome)>,
     later: Later,
+    /// Live events that were not taken.
+    refused_live: Limiter<RelayNo>,
     sought: Sought,
     memo: Memo,
     aside: Option<Aside>,
@@ -158,6 +161,10 @@ impl Sync {
         Self {
             downloads: Downloads::new(limits.wants),
             memo: Memo::new(limits.remembered),
+            refused_live: Limiter::new(
+                Rate::per_minute(REFUSED_PER_MINUTE),
+                2 * limits.relays.max(64),
+            ),
             limits,
             rng: fastrand::Rng::with_seed(seed),
             targets: Targets::default(),
