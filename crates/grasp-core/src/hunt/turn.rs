@@ -85,13 +85,14 @@ impl Hunt {
 
     /// From one host, or for one owner, a quarter of what new repositories may have.
     fn has_share(&self, class: Class, turn: &Turn, grounds: &dyn Grounds) -> bool {
-        let may_be_served = match turn {
-            Turn::Domain(_) => class == Class::Served,
-            Turn::Repo(repo) => grounds.is_served(repo),
-        };
+        let may_be_served = class == Class::Served
+            && match turn {
+                Turn::Domain(_) => true,
+                Turn::Repo(repo) => grounds.is_served(repo),
+            };
         let all = self.limits.fetches.max(1);
         let share = ((all - all / 4) / 4).max(1);
-        !may_be_served && self.under_way_for(turn) >= share
+        !may_be_served && self.under_way_for(turn) >= Some(share)
     }
 
     /// Where those of a class wait. Everybody stands in line before it is known that only what
@@ -169,20 +170,28 @@ impl Hunt {
         now: Mono,
     ) -> Option<FetchNo> {
         let waiting = waiting.iter().take(LOOKED_AT);
-        let fewest = waiting.map(|turn| self.under_way_for(turn)).min()?;
+        let fewest = waiting.filter_map(|turn| self.under_way_for(turn)).min()?;
         self.flights.to_yield(fewest, which, now)
     }
 
     /// How much of what is under way is theirs who wait: from the host with the least, and for an
-    /// owner whose repository is new.
-    fn under_way_for(&self, turn: &Turn) -> usize {
+    /// owner whose repository is new. None if nobody waits there any more.
+    fn under_way_for(&self, turn: &Turn) -> Option<usize> {
         match turn {
-            Turn::Domain(domain) => self.flights.of_host(domain.host()),
+            Turn::Domain(domain) => {
+                let state = self.domains.get(domain)?;
+                let of_host = self.flights.of_host(domain.host());
+                state.is_awaited().then_some(of_host)
+            }
             Turn::Repo(repo) => {
-                let next = self.queue.get(repo).into_iter().flat_map(Quarry::next);
-                let hosts = next.map(|server| self.flights.of_host(server.url.domain().host()));
-                let of_host = hosts.min().unwrap_or_default();
-                of_host.max(self.flights.of_owner(&repo.owner))
+                let quarry = self.queue.get(repo)?;
+                let hosts = quarry.next().map(|server| server.url.domain().host());
+                let of_host = match quarry.phase {
+                    // Whom it will ask is not known yet.
+                    Phase::Ready => 0,
+                    _ => hosts.map(|host| self.flights.of_host(host)).min()?,
+                };
+                Some(of_host.max(self.flights.of_owner(&repo.owner)))
             }
         }
     }

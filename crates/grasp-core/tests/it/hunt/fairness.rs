@@ -236,3 +236,15 @@ fn a_host_with_many_new_repositories_makes_way_for_others_and_goes_on() {
     assert_eq!(first.over, None, "the first goes on to its end");
     assert!(!held_against_somebody(&field));
 }
+
+#[test]
+fn nobody_makes_way_for_whoever_has_gone() {
+    let mut field = Field::new();
+    strangers(&mut field, 0..12, |n| format!("large{}/r{n}", n % 3));
+    field.pass_to(SECOND);
+    field.hold_new(&repo(50), 50, &["small"]);
+    field.pass_to(30 * SECOND);
+    field.expire(&repo(50));
+    field.pass_to(2 * MINUTE);
+    assert!(field.stopped.is_empty());
+}
