@@ -123,7 +123,11 @@ impl Hunt {
         let looked_after = match self.admission(domain, now) {
             Admission::Now => self.stands(&Turn::Domain(domain.clone())),
             Admission::At(at) => state.wake().is_some_and(|wake| wake <= at),
-            Admission::AfterOne => state.throttle.in_flight() > 0 || self.waits_for_host(domain),
+            // Another port of its host may have been asked while it stood in line.
+            Admission::AfterOne => {
+                let one_ends = state.throttle.in_flight() > 0 || self.waits_for_host(domain);
+                one_ends || self.stands(&Turn::Domain(domain.clone()))
+            }
         };
         // A deadline that has passed is heard at the next timeout.
         let woken = state.wake().is_some();
