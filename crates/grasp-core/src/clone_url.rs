@@ -73,6 +73,14 @@ impl Domain {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The machine, whatever the port.
+    pub fn host(&self) -> &str {
+        match self.0.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => &self.0,
+        }
+    }
 }
 
 macro_rules! shown_as_text {
@@ -96,6 +104,19 @@ shown_as_text!(CloneUrl, Domain);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_one_whatever_the_port() {
+        for (text, host) in [
+            ("git.example", "git.example"),
+            ("git.example:8080", "git.example"),
+            ("192.0.2.1:99", "192.0.2.1"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("[2001:db8::1]:8080", "[2001:db8::1]"),
+        ] {
+            assert_eq!(Domain::parse(text).unwrap().host(), host, "{text}");
+        }
+    }
 
     #[test]
     fn a_domain_is_one_whatever_the_spelling() {

@@ -55,7 +55,7 @@ pub struct Account {
 #[derive(Debug)]
 #[must_use = "it is given back when it is dropped"]
 pub struct Permit {
-    _parts: Vec<OwnedSemaphorePermit>,
+    parts: Vec<OwnedSemaphorePermit>,
 }
 
 impl Quota {
@@ -109,7 +109,7 @@ impl Account {
             let taken = Arc::clone(level).try_acquire_many_owned(amount);
             parts.push(taken.map_err(|_| exceeded)?);
         }
-        Ok(Permit { _parts: parts })
+        Ok(Permit { parts })
     }
 
     /// Waits until there is so much. What is more than the holder may ever have counts as all that
@@ -121,11 +121,21 @@ impl Account {
             // These semaphores are never closed.
             parts.extend(Arc::clone(level).acquire_many_owned(amount).await.ok());
         }
-        Permit { _parts: parts }
+        Permit { parts }
     }
 
     pub fn at_most(&self, amount: usize) -> usize {
         amount.min(self.most as usize)
+    }
+}
+
+impl Permit {
+    /// Gives back all but so much.
+    pub fn shrink_to(&mut self, amount: usize) {
+        for part in &mut self.parts {
+            let surplus = part.num_permits().saturating_sub(amount);
+            drop(part.split(surplus));
+        }
     }
 }
 
@@ -162,6 +172,18 @@ mod tests {
         assert_eq!(last.unwrap_err(), Exceeded::InAll);
         drop(held);
         assert!(one.take(4).is_ok() && quota.account(None).take(4).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back_to_everybody() {
+        let quota = Quota::new(LIMITS);
+        let one = account(&quota, "192.0.2.1");
+        let mut held = one.take(4).unwrap();
+        held.shrink_to(1);
+        held.shrink_to(3);
+        let others = [one.take(3), account(&quota, "192.0.2.2").take(4)];
+        assert!(others.iter().all(Result::is_ok));
+        assert!(quota.account(None).take(2).is_ok());
     }
 
     #[test]

@@ -16,11 +16,14 @@ use crate::hunt::{Hunt, Order, Source};
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{Identifier, PullRequest, RepoId};
 use crate::registry::Registry;
+use crate::shares::Shares;
 use crate::ticket::FetchNo;
 
 /// Events that are served and lack objects in some repository, about 400 bytes each and what they
 /// name for servers: 4 MB and more.
 const MAX_ABSENT: usize = 10_000;
+/// Of these, how many one author may have signed.
+const MAX_ABSENT_OF_AUTHOR: u64 = MAX_ABSENT as u64 / 4;
 
 /// Lost data, and commits that another repository has, are looked for again so long after the last time that somebody began to.
 const SEEK_AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -34,6 +37,8 @@ pub struct Sought {
     until: BTreeMap<RepoId, Timestamp>,
     /// Pull requests that are served from elsewhere, and whose commit is not in this one.
     absent: BTreeMap<RepoId, BTreeMap<EventId, Wanted>>,
+    /// How many of these each author has.
+    signers: Shares<Pubkey>,
 }
 
 impl Sought {
@@ -53,6 +58,41 @@ impl Sought {
         absent.sum::<usize>() >= MAX_ABSENT
     }
 
+    /// No more of this author are looked for.
+    fn is_full_of(&self, signer: &Pubkey) -> bool {
+        self.is_full() || self.signers.held_by(signer) >= MAX_ABSENT_OF_AUTHOR
+    }
+
+    /// True if it is new.
+    fn insert(&mut self, repo: &RepoId, id: EventId, wanted: Wanted) -> bool {
+        let signer = wanted.signer;
+        let of_repo = self.absent.entry(repo.clone()).or_default();
+        let before = of_repo.insert(id, wanted);
+        self.signers.add(signer, 1);
+        if let Some(before) = &before {
+            self.signers.remove(before.signer, 1);
+        }
+        before.is_none()
+    }
+
+    fn forget_repo(&mut self, repo: &RepoId) {
+        for wanted in self.absent.remove(repo).into_iter().flatten() {
+            self.signers.remove(wanted.1.signer, 1);
+        }
+    }
+
+    /// Those that were looked for in vain make room.
+    fn forget_vain(&mut self, now: Timestamp) {
+        let repos = self.absent.keys();
+        let over: Vec<RepoId> = repos
+            .filter(|repo| !self.is_sought(repo, now))
+            .cloned()
+            .collect();
+        for repo in over {
+            self.forget_repo(&repo);
+        }
+    }
+
     /// At any time since it is hosted.
     pub fn was_sought(&self, repo: &RepoId) -> bool {
         self.until.contains_key(repo)
@@ -60,7 +100,9 @@ impl Sought {
 
     fn forget(&mut self, repo: &RepoId, id: &EventId) {
         if let Some(absent) = self.absent.get_mut(repo) {
-            absent.remove(id);
+            if let Some(wanted) = absent.remove(id) {
+                self.signers.remove(wanted.signer, 1);
+            }
             if absent.is_empty() {
                 self.absent.remove(repo);
             }
@@ -162,17 +204,14 @@ impl Core {
 
     /// A pull request is served, and this repository, which it names, does not have its commit.
     pub(super) fn seek_tip(&mut self, repo: &RepoId, id: EventId, wanted: Wanted) {
-        // Those that were looked for in vain make room.
-        if self.sought.is_full() {
-            let (until, now) = (&self.sought.until, self.believed());
-            let is_sought = |repo: &RepoId| until.get(repo).is_some_and(|until| *until > now);
-            self.sought.absent.retain(|repo, _| is_sought(repo));
+        if self.sought.is_full_of(&wanted.signer) {
+            let now = self.believed();
+            self.sought.forget_vain(now);
         }
-        if self.sought.is_full() {
+        if self.sought.is_full_of(&wanted.signer) {
             return;
         }
-        let of_repo = self.sought.absent.entry(repo.clone()).or_default();
-        if of_repo.insert(id, wanted).is_none() {
+        if self.sought.insert(repo, id, wanted) {
             self.seek(repo);
         }
     }
@@ -249,7 +288,7 @@ impl Core {
     pub(super) fn forget_hunt(&mut self, repo: &RepoId) {
         self.hunt.forget(repo);
         self.sought.until.remove(repo);
-        self.sought.absent.remove(repo);
+        self.sought.forget_repo(repo);
     }
 
     fn set_absent_tips(&mut self, repo: &RepoId, present: &BTreeSet<ObjectId>, facts: &dyn Facts) {
@@ -298,5 +337,40 @@ pub(super) fn source(origin: &Origin) -> Source {
     match origin {
         Origin::Client { .. } => Source::User,
         Origin::Import | Origin::Sync(_) => Source::Synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::push::Backing;
+
+    #[test]
+    fn one_author_has_a_quarter_of_what_is_looked_for_elsewhere() {
+        let repo = |n: u32| {
+            let identifier = Identifier::parse(&format!("r{n}")).unwrap();
+            RepoId::new(Pubkey([1; 32]), identifier)
+        };
+        let id = |n: u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&n.to_be_bytes());
+            EventId(id)
+        };
+        let of = |author| Wanted::new(Arc::default(), Pubkey([author; 32]), Backing::PullRequests);
+        let mut sought = Sought::default();
+        let mut n = 0;
+        while !sought.is_full_of(&Pubkey([7; 32])) {
+            assert!(sought.insert(&repo(n % 9), id(n), of(7)));
+            assert!(!sought.insert(&repo(n % 9), id(n), of(7)), "once");
+            n += 1;
+        }
+        assert_eq!(n as usize, MAX_ABSENT / 4);
+        assert!(!sought.is_full_of(&Pubkey([8; 32])));
+        sought.forget(&repo(0), &id(0));
+        assert!(!sought.is_full_of(&Pubkey([7; 32])));
+        sought.forget_vain(Timestamp(0));
+        assert_eq!(sought.signers.holders(), 0);
     }
 }

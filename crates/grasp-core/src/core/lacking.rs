@@ -19,7 +19,7 @@ use crate::id::{EventId, Pubkey};
 use crate::nip34::{PullRequest, RepoId};
 use crate::purgatory::{Held, Purgatory};
 use crate::push::Backing;
-use crate::registry::Registry;
+use crate::registry::{Registry, Standing};
 
 /// Pull requests of one repository that are looked for at a time, with up to 64 servers each. More
 /// are asked for by nobody but those who want to be in the way.
@@ -31,7 +31,7 @@ const TURN_SECS: u64 = 600;
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub objects: Arc<[ObjectId]>,
-    signer: Pubkey,
+    pub signer: Pubkey,
     backing: Backing,
     /// Those that it names itself; `None` as long as nobody has read them.
     pub servers: Option<Arc<[CloneUrl]>>,
@@ -81,6 +81,10 @@ impl Grounds for Lacking<'_> {
         }
         let needs = needs.into_iter().map(|(need, _)| need);
         needs.filter(|need| !need.objects.is_empty()).collect()
+    }
+
+    fn is_served(&self, repo: &RepoId) -> bool {
+        self.registry.hosting(repo) == Some(Standing::Served)
     }
 }
 

@@ -147,7 +147,7 @@ impl Core {
             };
             self.early_tips.insert(id, early);
             // It may have waited for this in vain.
-            self.sync.look_for(id);
+            self.sync.look_for(id, self.now);
         }
         Ok(())
     }

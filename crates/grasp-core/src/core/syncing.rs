@@ -18,12 +18,10 @@ use crate::nip34::{self, PullRequest, RepoId, Target, targets};
 use crate::purgatory::{Held, Holder};
 use crate::registry::Standing;
 use crate::sync::io::FromRelay;
-use crate::sync::{self, Fate, News, Outcome, Stage, SyncEffect};
+use crate::sync::{self, Fate, News, Outcome, REST, Stage, SyncEffect};
 use crate::ticket::{ConnNo, RelayNo, Ticket};
 
-/// Events that are not taken for a reason that may change are left alone for so long.
-const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The same for those whose git data was nowhere: the next daily run brings them again.
+/// How long those are left alone whose git data was nowhere: the next daily run brings them again.
 const REST_WITHOUT_DATA: Duration = Duration::from_secs(20 * 60 * 60);
 /// The same for those that came beyond a day's share.
 const REST_OF_QUOTA: Duration = Duration::from_secs(6 * 60 * 60);
@@ -83,7 +81,7 @@ impl Core {
             let stood = self.told.set(&repo, stands);
             self.sync.news(news, self.now.mono);
             let cause = mark(&Cause::Announced(repo.identifier.clone()));
-            self.sync.look_again(&[cause]);
+            self.sync.look_again(&[cause], self.now);
             let became = |standing| stood < Some(standing) && stands >= Some(standing);
             if became(Standing::Served) && self.sync.is_on() {
                 self.watch_roots(&repo, facts);
@@ -135,7 +133,7 @@ impl Core {
         let roots = facts.roots(repo, &[nip34::PULL_REQUEST]);
         let came = |root: &RootRow| mark(&Cause::Came(Target::Event(root.id)));
         let causes: Vec<u64> = roots.iter().map(came).collect();
-        self.sync.look_again(&causes);
+        self.sync.look_again(&causes, self.now);
     }
 
     fn drain_sync(&mut self) {

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Need;
 use super::domain::Place;
-use super::flight::Flight;
+use super::flight::{Class, Flight};
 use super::io::FetchEnd;
 use super::queue::Phase;
 use crate::clock::Mono;
@@ -40,6 +40,8 @@ const MAX_LACKS: usize = 16_000;
 #[derive(Debug)]
 pub struct Quarry {
     pub phase: Phase,
+    /// Whether the repository was served when somebody looked last.
+    pub served: bool,
     /// Attempts since the last event that left something missing.
     pub attempts: u32,
     pub since: Mono,
@@ -100,8 +102,8 @@ pub enum Asking {
     Now(Wants),
     /// Others are about to bring all that it might have, or the repository has its fetches.
     Later,
-    /// Pull requests have as many places as they may have.
-    NoPlace,
+    /// Those of its class have as many places as they may have.
+    NoPlace(Class),
     Nothing,
 }
 
@@ -199,6 +201,7 @@ impl Quarry {
     pub fn new(at: Mono, now: Mono) -> Self {
         Self {
             phase: Phase::Waiting(at),
+            served: false,
             attempts: 0,
             since: now,
             servers: Vec::new(),
@@ -452,7 +455,7 @@ mod tests {
     fn objects(asking: Asking) -> Vec<ObjectId> {
         match asking {
             Asking::Now(wants) => wants.objects,
-            Asking::Later | Asking::NoPlace | Asking::Nothing => Vec::new(),
+            Asking::Later | Asking::NoPlace(_) | Asking::Nothing => Vec::new(),
         }
     }
 

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use super::Hunt;
 use super::attempt::{Ask, MAX_FLIGHTS, MAX_SERVERS, Quarry};
 use super::domain::{Admission, DomainState};
+use super::flight::Class;
 use super::line::Turn;
 use super::queue::Phase;
+use super::turn::kept_for_served;
 use crate::clock::Mono;
 use crate::clone_url::Domain;
 use crate::nip34::RepoId;
@@ -27,10 +29,7 @@ impl Hunt {
         for (_, flight) in self.flights.iter() {
             *in_flight.entry(flight.url.domain()).or_default() += 1;
         }
-        let all = self.limits.fetches.max(1);
-        if self.flights.requests() > all - all / 4 {
-            return Err("pull requests have more places than they may have".to_owned());
-        }
+        self.audit_classes()?;
         for (repo, quarry) in self.queue.iter() {
             self.audit_repo(repo, quarry)?;
         }
@@ -44,6 +43,19 @@ impl Hunt {
             Some((domain, _)) => Err(format!("{domain} is asked and not known")),
             None => Ok(()),
         }
+    }
+
+    fn audit_classes(&self) -> Result<(), String> {
+        let all = self.limits.fetches.max(1);
+        for class in Class::OPEN {
+            if self.flights.count(|flight| flight.class == class) > all - all / 4 {
+                return Err(format!("{class:?} have more places than they may have"));
+            }
+        }
+        if self.flights.count(|flight| flight.class.is_open()) > all - kept_for_served(all) {
+            return Err("nothing is left for repositories that are served".to_owned());
+        }
+        Ok(())
     }
 
     fn audit_repo(&self, repo: &RepoId, quarry: &Quarry) -> Result<(), String> {
@@ -87,13 +99,18 @@ impl Hunt {
     }
 
     fn stands(&self, turn: &Turn) -> bool {
-        self.line.has(turn) || self.aside.has(turn)
+        self.line.has(turn) || self.aside_unserved.has(turn) || self.aside_requests.has(turn)
     }
 
     /// Its limits are kept, and whoever waits for it is served as soon as it may be asked.
     fn audit_domain(&self, domain: &Domain, state: &DomainState, now: Mono) -> Result<(), String> {
         let limits = state.throttle.limits();
         let asked = state.throttle.lately(now);
+        let of_host = self.flights.of_host(domain.host());
+        let own = state.throttle.in_flight() > 0 && self.limits.domains.is_empty();
+        if own && of_host > limits.concurrent as usize {
+            return Err(format!("too much is asked of the host of {domain}"));
+        }
         if state.throttle.in_flight() > limits.concurrent || asked > limits.per_minute as usize {
             return Err(format!("too much is asked of {domain}"));
         }
@@ -103,10 +120,14 @@ impl Hunt {
                 return Err(format!("{domain} is awaited by nobody"));
             }
         }
-        let looked_after = match state.admits(now) {
+        let looked_after = match self.admission(domain, now) {
             Admission::Now => self.stands(&Turn::Domain(domain.clone())),
             Admission::At(at) => state.wake().is_some_and(|wake| wake <= at),
-            Admission::AfterOne => state.throttle.in_flight() > 0,
+            // Another port of its host may have been asked while it stood in line.
+            Admission::AfterOne => {
+                let one_ends = state.throttle.in_flight() > 0 || self.waits_for_host(domain);
+                one_ends || self.stands(&Turn::Domain(domain.clone()))
+            }
         };
         // A deadline that has passed is heard at the next timeout.
         let woken = state.wake().is_some();

@@ -11,11 +11,14 @@ use super::io::{FetchEnd, Fetched, PART};
 use crate::clock::Mono;
 use crate::clone_url::CloneUrl;
 use crate::git::ObjectId;
+use crate::id::Pubkey;
 use crate::nip34::RepoId;
 use crate::ticket::FetchNo;
 
 /// 64 KiB in a second: whoever is slower on the whole makes way for others.
 const PART_WITHIN: Duration = Duration::from_secs(PART / (64 * 1_024));
+/// What anybody may have fetched makes way after so long, if others have fewer.
+const YIELDS_AFTER: Duration = Duration::from_secs(60);
 /// Bytes of a pack that even a busy machine looks at in a second.
 const LOOKED_AT: u64 = 4 * 1_024 * 1_024;
 
@@ -28,6 +31,34 @@ pub enum Path {
     Queue,
 }
 
+/// Who has which part of all fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// States of repositories that are served.
+    Served,
+    /// States of repositories that are not served yet: anybody may announce one.
+    Unserved,
+    /// Pull requests: anybody may sign one.
+    Requests,
+}
+
+impl Class {
+    /// Those that anybody can be of.
+    pub const OPEN: [Class; 2] = [Class::Unserved, Class::Requests];
+
+    pub fn of(rank: Rank, served: bool) -> Self {
+        match rank {
+            Rank::State if served => Class::Served,
+            Rank::State => Class::Unserved,
+            Rank::PullRequests => Class::Requests,
+        }
+    }
+
+    pub fn is_open(self) -> bool {
+        self != Class::Served
+    }
+}
+
 #[derive(Debug)]
 pub struct Flight {
     pub repo: RepoId,
@@ -37,6 +68,7 @@ pub struct Flight {
     /// What the server is asked for next, sorted.
     pub after: Vec<ObjectId>,
     pub rank: Rank,
+    pub class: Class,
     pub path: Path,
     pub begun: Mono,
     pub pace: Pace,
@@ -104,6 +136,8 @@ fn patience(bytes: u64) -> Duration {
 pub struct Flights {
     all: BTreeMap<FetchNo, Flight>,
     hedges: BTreeSet<(Mono, FetchNo)>,
+    /// When each has had its time, if others wait.
+    yields: BTreeSet<(Mono, FetchNo)>,
     next: u64,
 }
 
@@ -114,13 +148,16 @@ impl Flights {
         if let Pace::Good(until) = flight.pace {
             self.hedges.insert((until, no));
         }
+        self.yields.insert((flight.begun + YIELDS_AFTER, no));
         self.all.insert(no, flight);
         no
     }
 
     pub fn end(&mut self, no: FetchNo) -> Option<Flight> {
         self.set_pace(no, Pace::Late);
-        self.all.remove(&no)
+        let flight = self.all.remove(&no)?;
+        self.yields.remove(&(flight.begun + YIELDS_AFTER, no));
+        Some(flight)
     }
 
     /// So much of its pack has come.
@@ -187,12 +224,57 @@ impl Flights {
         stopped.filter(|flight| which(flight)).count()
     }
 
-    /// How many are for pull requests.
-    pub fn requests(&self) -> usize {
-        let flights = self.all.values();
-        flights
-            .filter(|flight| flight.rank == Rank::PullRequests)
-            .count()
+    pub fn count(&self, which: impl Fn(&Flight) -> bool) -> usize {
+        self.all.values().filter(|flight| which(flight)).count()
+    }
+
+    /// How many are under way from a machine, whatever the ports.
+    pub fn of_host(&self, host: &str) -> usize {
+        self.count(|flight| flight.url.domain().host() == host)
+    }
+
+    /// How many repositories of an owner that are not served yet are fetched for.
+    pub fn of_owner(&self, owner: &Pubkey) -> usize {
+        let unserved = |flight: &Flight| flight.class == Class::Unserved;
+        self.count(|flight| unserved(flight) && flight.repo.owner == *owner)
+    }
+
+    /// The one to make way for somebody who has so many, from his host or for himself: of whoever
+    /// has most, the last that has had its time, so that the first goes on to its end.
+    pub fn to_yield(
+        &self,
+        has: usize,
+        which: impl Fn(&Flight) -> bool,
+        now: Mono,
+    ) -> Option<FetchNo> {
+        let may = |flight: &Flight| {
+            let ours = matches!(flight.pace, Pace::Ours(_));
+            !flight.stopped && !ours && flight.begun + YIELDS_AFTER <= now && which(flight)
+        };
+        let candidates = self.all.iter().filter(|(_, flight)| may(flight));
+        let candidates = candidates.map(|(no, flight)| (self.beside(flight), *no));
+        let (most, no) = candidates.max()?;
+        // Otherwise it would have fewer than the other then.
+        (most > has + 1).then_some(no)
+    }
+
+    /// How many whoever has this one has, with it.
+    fn beside(&self, flight: &Flight) -> usize {
+        let of_host = self.of_host(flight.url.domain().host());
+        match flight.class {
+            Class::Unserved => of_host.max(self.of_owner(&flight.repo.owner)),
+            Class::Served | Class::Requests => of_host,
+        }
+    }
+
+    /// Whether one has had its time since this was asked last.
+    pub fn take_yield(&mut self, now: Mono) -> bool {
+        let due = self.next_yield().is_some_and(|at| at <= now);
+        due && self.yields.pop_first().is_some()
+    }
+
+    pub fn next_yield(&self) -> Option<Mono> {
+        self.yields.first().map(|(at, _)| *at)
     }
 
     /// It makes room for others.

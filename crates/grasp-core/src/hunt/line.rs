@@ -37,6 +37,10 @@ impl Line {
         self.standing.contains(turn)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &Turn> {
+        self.order.iter()
+    }
+
     pub fn len(&self) -> usize {
         self.order.len()
     }

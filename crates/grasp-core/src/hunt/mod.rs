@@ -16,7 +16,7 @@ pub mod status;
 mod throttle;
 mod turn;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use self::attempt::{MAX_BESIDE, MAX_CUTS, MAX_FLIGHTS, MAX_SERVERS, MAX_WANTS};
 use self::domain::Domains;
@@ -28,7 +28,7 @@ pub use self::note::HuntNote;
 use self::queue::{Expected, SyncQueue};
 pub use self::status::HuntStatus;
 use crate::clock::Mono;
-use crate::clone_url::CloneUrl;
+use crate::clone_url::{CloneUrl, Domain};
 use crate::git::ObjectId;
 use crate::id::EventId;
 use crate::limits::HuntLimits;
@@ -40,6 +40,9 @@ use crate::ticket::FetchNo;
 pub trait Grounds {
     /// Nothing, if nothing waits for data of this repository.
     fn needs(&self, repo: &RepoId) -> Vec<Need>;
+
+    /// Its announcement is stored: some of its data has come before.
+    fn is_served(&self, repo: &RepoId) -> bool;
 }
 
 /// One event that waits for git data.
@@ -93,8 +96,12 @@ pub struct Hunt {
     domains: Domains,
     flights: Flights,
     line: Line,
-    /// Whoever has nothing but pull requests to ask for, while these have all their places.
-    aside: Line,
+    /// Whoever has nothing to ask for but what anybody may have fetched, while that has all its
+    /// places.
+    aside_unserved: Line,
+    aside_requests: Line,
+    /// Domains that may be asked when a fetch from their host ends.
+    host_queues: BTreeMap<Box<str>, BTreeSet<Domain>>,
     memory: Memory,
     /// Our disk is nearly full: nothing is fetched before then.
     paused: Option<Mono>,
@@ -113,7 +120,9 @@ impl Hunt {
             domains: Domains::default(),
             flights: Flights::default(),
             line: Line::default(),
-            aside: Line::default(),
+            aside_unserved: Line::default(),
+            aside_requests: Line::default(),
+            host_queues: BTreeMap::new(),
             memory: Memory::default(),
             paused: None,
             crowded: false,
@@ -194,6 +203,8 @@ impl Hunt {
                 self.wake(&repo, now);
             }
         }
+        // Whoever waits is looked for below.
+        while self.flights.take_yield(now) {}
         while let Some(domain) = self.domains.take_wake(now) {
             self.settle(&domain, now);
         }
@@ -225,7 +236,7 @@ impl Hunt {
         if self.is_on() {
             self.review(&flight.repo, grounds);
             self.wake(&flight.repo, now);
-            self.settle(flight.url.domain(), now);
+            self.settle_host(flight.url.domain(), now);
             self.pump(now, grounds);
         }
         Some(flight.repo)
@@ -247,6 +258,7 @@ impl Hunt {
             self.paused,
             self.queue.next_due(),
             self.flights.next_hedge(),
+            self.flights.next_yield(),
             self.domains.next_wake(),
         ];
         deadlines.into_iter().flatten().min()

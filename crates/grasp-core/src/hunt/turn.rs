@@ -2,9 +2,9 @@
 
 use super::attempt::{self, Ask, Asking, Beside, MAX_BESIDE, Quarry, Rank, Wants};
 use super::domain::{Admission, Place};
-use super::flight::{Flight, Pace, Path};
+use super::flight::{Class, Flight, Pace, Path};
 use super::io::FetchAsk;
-use super::line::Turn;
+use super::line::{Line, Turn};
 use super::queue::Phase;
 use super::{Grounds, Hunt, HuntNote, Need, Order};
 use crate::clock::Mono;
@@ -15,55 +15,185 @@ use crate::ticket::FetchNo;
 /// Whom to ask, and for what.
 enum Worth {
     Asking(CloneUrl, Wants),
-    /// For pull requests, when they have a place again.
-    NoPlace,
+    /// When those of its class have a place again.
+    NoPlace(Class),
     /// Somebody may be, when others have ended.
     Later,
     Nothing,
 }
 
+/// Of those who wait, so many are looked at to find one who has less than others.
+const LOOKED_AT: usize = 64;
+
+/// Of all fetches, what nobody has but repositories that are served.
+pub(super) fn kept_for_served(all: usize) -> usize {
+    match all < 4 {
+        true => 0,
+        false => all.div_ceil(8),
+    }
+}
+
+/// What has a place that somebody of this class could have.
+fn is_rival(flight: &Flight, class: Class, full: bool) -> bool {
+    match full {
+        true => flight.class == class,
+        false => flight.class.is_open(),
+    }
+}
+
 impl Hunt {
     /// Gives everybody in line a turn, as long as fetches may begin.
     pub(super) fn pump(&mut self, now: Mono, grounds: &dyn Grounds) {
+        let mut passed = 0;
         while self.paused.is_none() && self.flights.len() < self.limits.fetches.max(1) {
-            match self.next_turn() {
+            match self.next_turn(&mut passed, grounds) {
                 Some(Turn::Repo(repo)) => self.take_turn(&repo, now, grounds),
                 Some(Turn::Domain(domain)) => self.serve(&domain, now, grounds),
                 None => break,
             }
         }
         if self.paused.is_none() {
-            self.make_room();
+            self.make_room(now);
         }
     }
 
     /// Those who stood aside for want of a place were in line before the others.
-    fn next_turn(&mut self) -> Option<Turn> {
-        let waited = match self.is_full_of_requests() {
-            true => None,
-            false => self.aside.next(),
-        };
-        waited.or_else(|| self.line.next())
+    fn next_turn(&mut self, passed: &mut usize, grounds: &dyn Grounds) -> Option<Turn> {
+        let [unserved, requests] = Class::OPEN;
+        for class in [unserved, requests, Class::Served] {
+            if self.has_place(class)
+                && let Some(turn) = self.next_of(class, passed, grounds)
+            {
+                return Some(turn);
+            }
+        }
+        None
     }
 
-    /// Pull requests have three quarters of all places at most: anybody may sign one.
-    fn is_full_of_requests(&self) -> bool {
+    /// Whoever has his share waits behind those who have less, if there are any.
+    fn next_of(&mut self, class: Class, passed: &mut usize, grounds: &dyn Grounds) -> Option<Turn> {
+        loop {
+            let turn = self.waiting_mut(class).next()?;
+            let others = self.waiting(class).len();
+            if *passed >= others.min(LOOKED_AT) || !self.has_share(class, &turn, grounds) {
+                return Some(turn);
+            }
+            *passed += 1;
+            self.waiting_mut(class).join(turn);
+        }
+    }
+
+    /// From one host, or for one owner, a quarter of what new repositories may have.
+    fn has_share(&self, class: Class, turn: &Turn, grounds: &dyn Grounds) -> bool {
+        let may_be_served = class == Class::Served
+            && match turn {
+                Turn::Domain(_) => true,
+                Turn::Repo(repo) => grounds.is_served(repo),
+            };
         let all = self.limits.fetches.max(1);
-        self.flights.requests() >= all - all / 4
+        let share = ((all - all / 4) / 4).max(1);
+        !may_be_served && self.under_way_for(turn) >= Some(share)
+    }
+
+    /// Where those of a class wait. Everybody stands in line before it is known that only what
+    /// anybody may have is to be asked for.
+    fn waiting(&self, class: Class) -> &Line {
+        match class {
+            Class::Served => &self.line,
+            Class::Unserved => &self.aside_unserved,
+            Class::Requests => &self.aside_requests,
+        }
+    }
+
+    fn waiting_mut(&mut self, class: Class) -> &mut Line {
+        match class {
+            Class::Served => &mut self.line,
+            Class::Unserved => &mut self.aside_unserved,
+            Class::Requests => &mut self.aside_requests,
+        }
+    }
+
+    /// What anybody may have fetched has three quarters of all places at most, new repositories and
+    /// pull requests each; together they leave some to repositories that are served.
+    fn has_place(&self, class: Class) -> bool {
+        let all = self.limits.fetches.max(1);
+        let open = self.flights.count(|flight| flight.class.is_open());
+        !class.is_open() || !self.is_full_of(class) && open < all - kept_for_served(all)
+    }
+
+    fn is_full_of(&self, class: Class) -> bool {
+        let all = self.limits.fetches.max(1);
+        self.flights.count(|flight| flight.class == class) >= all - all / 4
     }
 
     /// Those who are slow keep nobody waiting: servers that never answer, or send a byte now and
     /// then, would take every place. One that is stopped makes room already.
-    fn make_room(&mut self) {
+    fn make_room(&mut self, now: Mono) {
         let wanted = self
             .line
             .len()
             .saturating_sub(self.flights.stopped(|_| true));
         self.give_up_late(wanted, |_| true);
-        let of_request = |flight: &Flight| flight.rank == Rank::PullRequests;
-        let wanted = self.aside.len();
-        let wanted = wanted.saturating_sub(self.flights.stopped(of_request));
-        self.give_up_late(wanted, of_request);
+        for class in Class::OPEN {
+            let wanted = self.waiting(class).len();
+            let full = self.is_full_of(class);
+            let rival = |flight: &Flight| is_rival(flight, class, full);
+            let wanted = wanted.saturating_sub(self.flights.stopped(rival));
+            self.give_up_late(wanted, rival);
+        }
+        self.share(now);
+    }
+
+    /// Whoever has much of what anybody may have makes way for those who have less, with one fetch
+    /// at a time. Its server is not slow, and nothing is held against it.
+    fn share(&mut self, now: Mono) {
+        if self.flights.stopped(|_| true) > 0 {
+            return;
+        }
+        let open = |flight: &Flight| flight.class.is_open();
+        let mut yields = self.to_yield(&self.line, open, now);
+        for class in Class::OPEN {
+            let full = self.is_full_of(class);
+            let rival = |flight: &Flight| is_rival(flight, class, full);
+            let aside = self.waiting(class);
+            yields = yields.or_else(|| self.to_yield(aside, rival, now));
+        }
+        if let Some(no) = yields {
+            self.stop(no);
+        }
+    }
+
+    fn to_yield(
+        &self,
+        waiting: &Line,
+        which: impl Fn(&Flight) -> bool,
+        now: Mono,
+    ) -> Option<FetchNo> {
+        let waiting = waiting.iter().take(LOOKED_AT);
+        let fewest = waiting.filter_map(|turn| self.under_way_for(turn)).min()?;
+        self.flights.to_yield(fewest, which, now)
+    }
+
+    /// How much of what is under way is theirs who wait: from the host with the least, and for an
+    /// owner whose repository is new. None if nobody waits there any more.
+    fn under_way_for(&self, turn: &Turn) -> Option<usize> {
+        match turn {
+            Turn::Domain(domain) => {
+                let state = self.domains.get(domain)?;
+                let of_host = self.flights.of_host(domain.host());
+                state.is_awaited().then_some(of_host)
+            }
+            Turn::Repo(repo) => {
+                let quarry = self.queue.get(repo)?;
+                let hosts = quarry.next().map(|server| server.url.domain().host());
+                let of_host = match quarry.phase {
+                    // Whom it will ask is not known yet.
+                    Phase::Ready => 0,
+                    _ => hosts.map(|host| self.flights.of_host(host)).min()?,
+                };
+                Some(of_host.max(self.flights.of_owner(&repo.owner)))
+            }
+        }
     }
 
     fn give_up_late(&mut self, most: usize, which: impl Fn(&Flight) -> bool) {
@@ -115,6 +245,7 @@ impl Hunt {
         if needs.is_empty() {
             return self.leave(repo);
         }
+        self.set_served(repo, grounds);
         if phase == Some(Phase::Ready) {
             self.begin(repo, &needs, now);
         }
@@ -157,12 +288,15 @@ impl Hunt {
         loop {
             let (url, wants) = match self.next_of_attempt(repo, needs, now) {
                 Worth::Asking(url, wants) => (url, wants),
-                Worth::NoPlace => return self.aside.join(Turn::Repo(repo.clone())),
+                Worth::NoPlace(class) => {
+                    return self.waiting_mut(class).join(Turn::Repo(repo.clone()));
+                }
                 Worth::Later | Worth::Nothing => return self.end_if_over(repo, now),
             };
-            match self.domains.learn(url.domain(), now, &self.limits) {
+            let domain = self.domains.learn(url.domain(), now, &self.limits);
+            match domain.map(|domain| domain.is_awaited()) {
                 None => self.be_done(repo, &url),
-                Some(domain) if !domain.is_awaited() && domain.admits(now) == Admission::Now => {
+                Some(false) if self.admits(url.domain(), now) => {
                     self.order(repo, url, wants, Path::Attempt, now);
                     return self.go_on(repo);
                 }
@@ -213,7 +347,7 @@ impl Hunt {
         for url in urls {
             match self.asking(repo, &url, needs, now) {
                 Asking::Now(wants) => return Worth::Asking(url, wants),
-                Asking::NoPlace => worth = Worth::NoPlace,
+                Asking::NoPlace(class) => worth = Worth::NoPlace(class),
                 Asking::Later if matches!(worth, Worth::Nothing) => worth = Worth::Later,
                 Asking::Later => {}
                 Asking::Nothing => self.be_done(repo, &url),
@@ -240,10 +374,20 @@ impl Hunt {
             _ => Asking::Nothing,
         };
         match asking {
-            Asking::Now(wants) if wants.rank != Rank::State && self.is_full_of_requests() => {
-                Asking::NoPlace
+            Asking::Now(wants) => {
+                let class = Class::of(wants.rank, quarry.is_some_and(|quarry| quarry.served));
+                match self.has_place(class) {
+                    true => Asking::Now(wants),
+                    false => Asking::NoPlace(class),
+                }
             }
             asking => asking,
+        }
+    }
+
+    fn set_served(&mut self, repo: &RepoId, grounds: &dyn Grounds) {
+        if let Some(quarry) = self.queue.get_mut(repo) {
+            quarry.served = grounds.is_served(repo);
         }
     }
 
@@ -255,11 +399,11 @@ impl Hunt {
 
     /// Path 2: the next repository in the queue of a domain, with one server.
     fn serve(&mut self, domain: &Domain, now: Mono, grounds: &dyn Grounds) {
-        let (mut passed, mut no_place) = (None, false);
+        let (mut passed, mut no_place) = (None, Vec::new());
         while self.admits(domain, now) {
             let Some((place, repo)) = self.next_in_queue(domain, passed) else {
-                if no_place {
-                    self.aside.join(Turn::Domain(domain.clone()));
+                for class in no_place {
+                    self.waiting_mut(class).join(Turn::Domain(domain.clone()));
                 }
                 return;
             };
@@ -268,12 +412,17 @@ impl Hunt {
                 self.leave(&repo);
                 continue;
             }
+            self.set_served(&repo, grounds);
             let queued = self.queue.get(&repo).into_iter();
             let queued = queued.flat_map(|quarry| quarry.queued(domain));
             let urls: Vec<CloneUrl> = queued.map(|server| server.url.clone()).collect();
             let worth = self.first_worth_asking(&repo, urls, &needs, now);
-            no_place |= matches!(worth, Worth::NoPlace);
-            if matches!(worth, Worth::NoPlace | Worth::Later) {
+            if let Worth::NoPlace(class) = worth
+                && !no_place.contains(&class)
+            {
+                no_place.push(class);
+            }
+            if matches!(worth, Worth::NoPlace(_) | Worth::Later) {
                 passed = Some(place);
                 continue;
             }
@@ -288,8 +437,33 @@ impl Hunt {
     }
 
     fn admits(&self, domain: &Domain, now: Mono) -> bool {
-        let state = self.domains.get(domain);
-        state.is_some_and(|state| state.admits(now) == Admission::Now)
+        self.domains.get(domain).is_some() && self.admission(domain, now) == Admission::Now
+    }
+
+    /// May it be asked now? All ports of a host are one machine, and have together what one domain
+    /// has: whoever listens on many has no more of us for it.
+    pub(super) fn admission(&self, domain: &Domain, now: Mono) -> Admission {
+        let Some(state) = self.domains.get(domain) else {
+            return Admission::Now;
+        };
+        let most = state.throttle.limits().concurrent as usize;
+        match state.admits(now) {
+            Admission::Now if self.flights.of_host(domain.host()) >= most => Admission::AfterOne,
+            admission => admission,
+        }
+    }
+
+    pub(super) fn waits_for_host(&self, domain: &Domain) -> bool {
+        let of_host = self.host_queues.get(domain.host());
+        of_host.is_some_and(|domains| domains.contains(domain))
+    }
+
+    /// A fetch from a domain has ended: others of its host may be asked.
+    pub(super) fn settle_host(&mut self, domain: &Domain, now: Mono) {
+        self.settle(domain, now);
+        for other in self.host_queues.remove(domain.host()).unwrap_or_default() {
+            self.settle(&other, now);
+        }
     }
 
     /// The first in the queue after those that were passed over, because others bring what they
@@ -319,6 +493,7 @@ impl Hunt {
             wants: ask.wants.clone(),
             after: wants.after,
             rank: wants.rank,
+            class: Class::of(wants.rank, quarry.served),
             path,
             begun: now,
             pace: Pace::Good(now + self.limits.hedge_after),
@@ -364,10 +539,19 @@ impl Hunt {
         let Some(state) = self.domains.get(domain) else {
             return;
         };
-        let wake = match state.admits(now) {
-            Admission::At(at) if state.is_awaited() => Some(at),
-            Admission::Now if state.is_awaited() => {
+        let admission = self.admission(domain, now);
+        let awaited = state.is_awaited();
+        let full = state.throttle.in_flight() >= state.at_once();
+        let wake = match admission {
+            Admission::At(at) if awaited => Some(at),
+            Admission::Now if awaited => {
                 self.line.join(Turn::Domain(domain.clone()));
+                None
+            }
+            // A fetch from another port ends first.
+            Admission::AfterOne if awaited && !full => {
+                let of_host = self.host_queues.entry(domain.host().into()).or_default();
+                of_host.insert(domain.clone());
                 None
             }
             Admission::Now | Admission::At(_) | Admission::AfterOne => None,

@@ -186,13 +186,15 @@ impl Limits {
                 "fetches from other git servers",
                 [Number(self.hunt.fetches as u64), None],
                 None,
-                "pull requests, for states; a slow server, for others that wait",
+                "pull requests and new repositories, for states of those that are served; a slow \
+                 server, for others that wait; a host or an owner with many, after a minute, for \
+                 those with fewer. All ports of a host have together what one domain has",
             ),
             row(
                 "ids of events that were refused for good",
                 [Number(self.sync.remembered as u64), None],
                 None,
-                "the oldest",
+                "the oldest of the relay that brought most",
             ),
         ]
     }

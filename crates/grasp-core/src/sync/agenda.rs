@@ -22,6 +22,8 @@ pub enum Timer {
     Turn(RelayNo),
     /// Events that could not be taken are to be asked for again.
     Later,
+    /// Announcements that nobody delivered are to be looked for everywhere.
+    Announcements,
     /// Relays are to be left that nobody names any more.
     Empty,
     /// What is known is to be written down.

@@ -3,29 +3,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
 use super::batch::Via;
 use super::downloads::NOBODY;
-use super::items::Items;
+use super::io::{Fault, ToRelay};
+use super::memo::Holder;
 use super::memory::{Dismissed, Fate};
 use super::note::{Note, Source};
-use super::subs::Purpose;
+use super::subs::{Purpose, Sub};
 use super::{Here, Sync, SyncEffect, Timer};
 use crate::clock::{Mono, Now, Timestamp};
 use crate::event::{Event, Kind};
 use crate::facts::Seq;
 use crate::id::EventId;
 use crate::limits::SyncLimits;
+use crate::shares::Shares;
 use crate::ticket::{Delivery, RelayNo, Ticket};
 
-/// Events that are asked for again later; beyond it the daily comparison finds them.
+/// Events that are asked for again later, about 250 bytes each: 2.5 MB. Beyond it the daily
+/// comparison finds them.
 const MAX_LATER: usize = 10_000;
 /// Early events that are asked for when one that they waited for has come.
 const MAX_RECALLED: usize = 1_000;
 /// Relays that are asked for an event of which nobody knows who has it.
 const ASKED: usize = 4;
+/// Live events of one relay in a minute that are not taken: each costs a signature and a commit, and
+/// no request of ours has a limit for it. Whatever is busy on honest relays is a hundredth of it.
+pub(super) const REFUSED_PER_MINUTE: u32 = 6_000;
 /// How much one live event weighs in the average of their lag.
 const LAG_WEIGHT: u64 = 8;
 
@@ -53,43 +60,62 @@ pub enum Outcome {
 /// that brought them.
 #[derive(Debug, Default)]
 pub struct Later {
-    due: BTreeMap<(Mono, EventId), Option<RelayNo>>,
+    due: BTreeMap<(Mono, EventId), Holder>,
+    by_holder: BTreeSet<(Holder, Mono, EventId)>,
+    holders: Shares<Holder>,
     tries: FxHashMap<EventId, u32>,
     /// Those that there was no room for in this turn.
     unasked: Vec<EventId>,
 }
 
 impl Later {
-    fn add(
-        &mut self,
-        id: EventId,
-        relay: Option<RelayNo>,
-        now: Mono,
-        limits: &SyncLimits,
-    ) -> Option<Mono> {
-        if self.due.len() >= MAX_LATER {
-            return None;
-        }
+    fn add(&mut self, id: EventId, relay: Holder, now: Mono, limits: &SyncLimits) -> Mono {
         if self.tries.len() >= MAX_LATER {
             self.tries.clear();
         }
         let tries = self.tries.entry(id).or_default();
         *tries += 1;
         let at = now + limits.refusal.delay(*tries);
+        self.remove(at, id);
         self.due.insert((at, id), relay);
-        Some(at)
+        self.by_holder.insert((relay, at, id));
+        self.holders.add(relay, 1);
+        if self.due.len() > MAX_LATER {
+            self.evict();
+        }
+        at
+    }
+
+    /// Of whoever has most, the one that would be asked for last makes way.
+    fn evict(&mut self) {
+        let Some((largest, _)) = self.holders.largest() else {
+            return;
+        };
+        let last = (largest, Mono(Duration::MAX), EventId([255; 32]));
+        if let Some((_, at, id)) = self.by_holder.range(..=last).next_back().copied() {
+            self.remove(at, id);
+            self.tries.remove(&id);
+        }
+    }
+
+    fn remove(&mut self, at: Mono, id: EventId) -> Option<Holder> {
+        let relay = self.due.remove(&(at, id))?;
+        self.by_holder.remove(&(relay, at, id));
+        self.holders.remove(relay, 1);
+        Some(relay)
     }
 
     fn next(&self) -> Option<Mono> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    fn take(&mut self, now: Mono) -> Option<(EventId, Option<RelayNo>)> {
-        let at = self.next()?;
-        if at > now {
-            return None;
+    fn take(&mut self, now: Mono) -> Option<(EventId, Holder)> {
+        let ((at, id), _) = self.due.first_key_value()?;
+        let (at, id) = (*at, *id);
+        match at > now {
+            true => None,
+            false => Some((id, self.remove(at, id)?)),
         }
-        self.due.pop_first().map(|((_, id), relay)| (id, relay))
     }
 
     fn forget(&mut self, id: &EventId) {
@@ -147,11 +173,17 @@ impl Sync {
             .peers
             .get(&from.relay)
             .is_some_and(|peer| peer.link.conn() == Some(from.conn));
+        let refused = match outcome {
+            Outcome::Dismissed(_) => true,
+            Outcome::Known => self.memo.get(&event.id).is_some(),
+            Outcome::New | Outcome::NotNow => false,
+        };
         match outcome {
             Outcome::New => self.count(arrival, now),
             Outcome::Known => self.memo.note_shown(event.id, from.relay),
             Outcome::Dismissed(fate) => {
-                self.dismiss(event, fate);
+                let (at, kind, relay) = (event.created_at, event.kind, Some(from.relay));
+                self.dismiss_row(event.id, at, kind, fate, relay);
                 self.memo.note_shown(event.id, from.relay);
             }
             Outcome::NotNow => {
@@ -163,6 +195,22 @@ impl Sync {
             let (id, at) = (event.id, event.created_at);
             self.took(from.relay, from.sub, id, at, now);
             self.again.insert(from.relay);
+            if refused && arrival.via.is_none() {
+                self.count_refused(from, now);
+            }
+        }
+    }
+
+    /// A live event was not taken. Too many of them are a flood, whoever publishes them there.
+    fn count_refused(&mut self, from: Delivery, now: Now) {
+        if self.refused_live.allow(from.relay, now.mono) {
+            return;
+        }
+        // What was sent before it is closed may still be on its way afterwards.
+        let watches = |sub: &mut Sub| sub.is_live() && sub.is_over();
+        if self.sub(from.relay, from.sub).is_some_and(watches) {
+            self.ask(from.relay, from.conn, ToRelay::Unsubscribe(from.sub));
+            self.on_bad(from.relay, Some(from.sub), Fault::Flood, now);
         }
     }
 
@@ -218,11 +266,18 @@ impl Sync {
     /// Keeps in mind that an event need not be fetched again.
     pub fn dismiss(&mut self, event: &Event, fate: Fate) {
         if self.is_on() {
-            self.dismiss_row(event.id, event.created_at, event.kind, fate);
+            self.dismiss_row(event.id, event.created_at, event.kind, fate, None);
         }
     }
 
-    pub(super) fn dismiss_row(&mut self, id: EventId, at: Timestamp, kind: Kind, fate: Fate) {
+    pub(super) fn dismiss_row(
+        &mut self,
+        id: EventId,
+        at: Timestamp,
+        kind: Kind,
+        fate: Fate,
+        holder: Holder,
+    ) {
         let row = Dismissed {
             id,
             at,
@@ -232,7 +287,7 @@ impl Sync {
         if self.memo.get(&id) == Some(&row) {
             return;
         }
-        for gone in self.memo.dismiss(row.clone()) {
+        for gone in self.memo.dismiss(row.clone(), holder) {
             self.effects.push_back(SyncEffect::Recall(gone));
         }
         self.effects.push_back(SyncEffect::Dismiss(row));
@@ -246,6 +301,7 @@ impl Sync {
         }
         self.came(id, now);
         self.later.forget(id);
+        self.sought.accepted(id);
         if self.memo.recall(id) {
             self.effects.push_back(SyncEffect::Recall(*id));
         }
@@ -254,7 +310,7 @@ impl Sync {
         }
         let mut ids = self.memo.waiting_for(causes);
         ids.extend(named.iter().filter(|id| self.memo.get(id).is_some()));
-        self.recall_all(ids);
+        self.recall_all(ids, now);
     }
 
     /// Some events wait for others.
@@ -263,29 +319,29 @@ impl Sync {
     }
 
     /// Something has changed that others may have waited for.
-    pub fn look_again(&mut self, causes: &[u64]) {
+    pub fn look_again(&mut self, causes: &[u64], now: Now) {
         if self.expects_early() {
             let ids = self.memo.waiting_for(causes);
-            self.recall_all(ids);
+            self.recall_all(ids, now);
         }
     }
 
     /// Somebody speaks of an event that was left alone.
-    pub fn look_for(&mut self, id: EventId) {
+    pub fn look_for(&mut self, id: EventId, now: Now) {
         if self.is_on() {
-            self.recall(id, true);
+            self.recall(id, true, now);
         }
     }
 
-    fn recall_all(&mut self, ids: BTreeSet<EventId>) {
+    fn recall_all(&mut self, ids: BTreeSet<EventId>, now: Now) {
         for (n, id) in ids.into_iter().enumerate() {
-            self.recall(id, n < MAX_RECALLED);
+            self.recall(id, n < MAX_RECALLED, now);
         }
     }
 
     /// An event that came too early may come now. Those that are not asked for are found when all
     /// is compared.
-    fn recall(&mut self, id: EventId, ask: bool) {
+    fn recall(&mut self, id: EventId, ask: bool, now: Now) {
         let row = self.memo.get(&id).cloned();
         let Some(row) = row.filter(|row| row.fate != Fate::ForGood) else {
             return;
@@ -299,8 +355,8 @@ impl Sync {
         let is_up = |relay: &RelayNo| self.peers.get(relay).is_some_and(|peer| peer.link.is_up());
         match shown_by.filter(is_up) {
             Some(relay) => {
-                if row.announcement && self.sought.len() < MAX_LATER {
-                    self.sought.insert(id, row.at);
+                if row.announcement {
+                    self.sought.add(id, relay, row.at);
                 }
                 if self.downloads.need(relay, NOBODY, id) {
                     self.again.insert(relay);
@@ -309,33 +365,11 @@ impl Sync {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
-            None if row.announcement => self.compare_announcements_since(row.at),
+            None if row.announcement => self.look_everywhere_for(id, row.at, now),
             None => {
                 self.ask_around(id);
                 self.note_unasked(id);
             }
-        }
-    }
-
-    /// Nobody knows who has one of that time: announcements and states are compared anew from
-    /// there on.
-    fn compare_announcements_since(&mut self, at: Timestamp) {
-        let relays: Vec<RelayNo> = self.peers.keys().copied().collect();
-        for relay in relays {
-            if let Some(session) = self.session_mut(relay) {
-                session.fail(&Items::announcements());
-            }
-            self.doubt_since(relay, &Items::announcements(), at, Via::Turn);
-            self.again.insert(relay);
-        }
-    }
-
-    /// Those that were asked did not deliver what somebody had shown before.
-    pub(super) fn after_vain(&mut self) {
-        let vain = self.downloads.take_vain().into_iter();
-        let oldest = vain.filter_map(|id| self.sought.remove(&id)).min();
-        if let Some(at) = oldest {
-            self.compare_announcements_since(at);
         }
     }
 
@@ -360,9 +394,8 @@ impl Sync {
     }
 
     fn put_off(&mut self, id: EventId, relay: Option<RelayNo>, now: Now) {
-        if let Some(at) = self.later.add(id, relay, now.mono, &self.limits) {
-            self.agenda.add(at, Timer::Later);
-        }
+        let at = self.later.add(id, relay, now.mono, &self.limits);
+        self.agenda.add(at, Timer::Later);
     }
 
     /// Something was said about these.
@@ -426,5 +459,35 @@ impl Sync {
         if let Some(at) = self.later.next() {
             self.agenda.add(at, Timer::Later);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u32) -> EventId {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        EventId(id)
+    }
+
+    #[test]
+    fn what_one_relay_has_us_put_off_displaces_nobody_elses() {
+        let mut later = Later::default();
+        let limits = SyncLimits::default();
+        let start = Mono(Duration::ZERO);
+        for n in 0..2 * MAX_LATER as u32 {
+            later.add(id(n), Some(RelayNo(1)), start, &limits);
+        }
+        let other = later.add(id(999_999), Some(RelayNo(2)), start, &limits);
+        assert_eq!(later.due.len(), MAX_LATER);
+        assert_eq!(later.by_holder.len(), MAX_LATER);
+        assert!(later.due.contains_key(&(other, id(999_999))));
+        let mut taken = 0;
+        while later.take(other).is_some() {
+            taken += 1;
+        }
+        assert_eq!((taken, later.holders.holders()), (MAX_LATER, 0));
     }
 }

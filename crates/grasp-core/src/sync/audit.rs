@@ -30,6 +30,10 @@ impl Sync {
         if leading != self.leading {
             return Err("who leads is out of date".to_owned());
         }
+        let reminded = self.agenda.has(Timer::Announcements);
+        if self.phase == Phase::Running && self.sought.is_stale() && !reminded {
+            return Err("announcements are stale and never compared".to_owned());
+        }
         if batches != self.batches.len() {
             return Err("batches are miscounted".to_owned());
         }

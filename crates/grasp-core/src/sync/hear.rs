@@ -8,7 +8,7 @@ use super::io::{Complaint, Fault, FromRelay, ToRelay};
 use super::memory::Fate;
 use super::note::Note;
 use super::paging::{PageEnd, Paged, Paging};
-use super::session::Auth;
+use super::session::{Auth, Session};
 use super::subs::{Purpose, Sub};
 use super::{Here, Sync};
 use crate::clock::{Now, Timestamp};
@@ -49,7 +49,7 @@ impl Sync {
                 self.came(&id, now);
             }
             FromRelay::TooLarge { sub, id, at, kind } => {
-                self.dismiss_row(id, at, kind, Fate::ForGood);
+                self.dismiss_row(id, at, kind, Fate::ForGood, Some(relay));
                 self.took(relay, sub, id, at, now);
                 self.came(&id, now);
             }
@@ -118,7 +118,7 @@ impl Sync {
 
     /// It is here, or need not be: whoever waits for it waits no longer.
     pub(super) fn came(&mut self, id: &EventId, now: Now) {
-        self.sought.remove(id);
+        self.sought.came(id);
         for batch in self.downloads.came(id) {
             self.try_finish(batch, now);
         }
@@ -306,11 +306,13 @@ impl Sync {
             // It may have cut its answer.
             return self.downloads.put_off(relay, missing);
         }
-        let mut missed = missing.iter();
-        let hollow = missed.any(|id| self.downloads.is_named_by(relay, id));
+        let named = |id: &EventId| self.downloads.is_named_by(relay, id);
+        let shown = |id: &EventId| self.sought.is_shown_by(id, relay);
+        let (named, shown) = (missing.iter().any(named), missing.iter().any(shown));
         let ended = self.downloads.missed(relay, &missing);
         self.after_downloads(ended, now);
-        if hollow {
+        let blames = |session: &mut Session| named || shown && session.may_blame_shown(now.mono);
+        if self.session_mut(relay).is_some_and(blames) {
             self.on_bad(relay, None, Fault::Hollow, now);
         }
     }
@@ -320,7 +322,7 @@ impl Sync {
         for batch in ended {
             self.try_finish(batch, now);
         }
-        self.after_vain();
+        self.after_vain(now);
         self.again.extend(self.downloads.relays());
     }
 

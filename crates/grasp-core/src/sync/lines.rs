@@ -334,6 +334,7 @@ impl Sync {
             since: Some(covered.saturating_sub(self.limits.overlap)),
             via: Via::CatchUp,
         });
+        self.doubt_stale(relay);
         self.end_batches(relay, &batches, now);
     }
 

@@ -8,13 +8,18 @@ use rustc_hash::FxHashMap;
 use super::memory::{Dismissed, Fate};
 use crate::clock::Timestamp;
 use crate::id::EventId;
+use crate::shares::Shares;
 use crate::ticket::RelayNo;
+
+/// The relay that brought it in this life.
+pub type Holder = Option<RelayNo>;
 
 #[derive(Debug, Default)]
 pub struct Memo {
     rows: FxHashMap<EventId, Row>,
-    /// The oldest goes first when there are too many.
-    order: BTreeMap<u64, EventId>,
+    /// The oldest of whoever has most goes first when there are too many.
+    order: BTreeMap<(Holder, u64), EventId>,
+    holders: Shares<Holder>,
     next: u64,
     by_mark: BTreeSet<(u64, EventId)>,
     /// Announcements and states by time, with the end of their rest: they are set aside when that
@@ -32,7 +37,7 @@ pub struct Memo {
 struct Row {
     dismissed: Dismissed,
     /// Its place in the order.
-    place: u64,
+    place: (Holder, u64),
 }
 
 impl Memo {
@@ -53,7 +58,7 @@ impl Memo {
     }
 
     /// Takes a row; those that make room for it.
-    pub fn dismiss(&mut self, row: Dismissed) -> Vec<EventId> {
+    pub fn dismiss(&mut self, row: Dismissed, holder: Holder) -> Vec<EventId> {
         self.remove(&row.id);
         for mark in marks(&row.fate) {
             self.by_mark.insert((*mark, row.id));
@@ -62,14 +67,15 @@ impl Memo {
             self.announcements.insert((row.at, row.id), end(&row.fate));
         }
         self.early += usize::from(row.fate != Fate::ForGood);
-        let place = self.next;
+        let place = (holder, self.next);
         self.next += 1;
         self.order.insert(place, row.id);
+        self.holders.add(holder, 1);
         let dismissed = row;
         self.rows.insert(dismissed.id, Row { dismissed, place });
         let mut gone = Vec::new();
         while self.rows.len() > self.max {
-            let Some((_, oldest)) = self.order.pop_first() else {
+            let Some(oldest) = self.oldest_of_largest() else {
                 break;
             };
             let forgotten = self.remove(&oldest);
@@ -77,6 +83,13 @@ impl Memo {
             gone.push(oldest);
         }
         gone
+    }
+
+    /// What one relay brings does not take the place of what the others brought.
+    fn oldest_of_largest(&self) -> Option<EventId> {
+        let (largest, _) = self.holders.largest()?;
+        let mut of_largest = self.order.range((largest, 0)..=(largest, u64::MAX));
+        of_largest.next().map(|(_, id)| *id)
     }
 
     /// It may be fetched again. True if it was here.
@@ -98,6 +111,7 @@ impl Memo {
             self.by_mark.remove(&(*mark, *id));
         }
         self.order.remove(&place);
+        self.holders.remove(place.0, 1);
         self.announcements.remove(&(dismissed.at, *id));
         self.shown_by.remove(id);
         self.early -= usize::from(dismissed.fate != Fate::ForGood);
@@ -181,9 +195,9 @@ mod tests {
     #[test]
     fn what_waits_is_found_by_what_it_waits_for() {
         let mut memo = Memo::new(10);
-        memo.dismiss(row(1, Fate::Early(vec![7, 8])));
-        memo.dismiss(row(2, Fate::Early(vec![8])));
-        memo.dismiss(row(3, Fate::ForGood));
+        memo.dismiss(row(1, Fate::Early(vec![7, 8])), None);
+        memo.dismiss(row(2, Fate::Early(vec![8])), None);
+        memo.dismiss(row(3, Fate::ForGood), None);
         assert_eq!((memo.len(), memo.early()), (3, 2));
         let found: Vec<EventId> = memo.waiting_for(&[8, 9]).into_iter().collect();
         assert_eq!(found, [id(1), id(2)]);
@@ -195,7 +209,7 @@ mod tests {
     #[test]
     fn a_rest_has_an_end() {
         let mut memo = Memo::new(10);
-        memo.dismiss(row(2, Fate::Rests(Timestamp(100), vec![])));
+        memo.dismiss(row(2, Fate::Rests(Timestamp(100), vec![])), None);
         assert!(memo.dismisses(&id(2), Timestamp(99)));
         assert_eq!(memo.aside(Timestamp(99)).len(), 1);
         assert!(!memo.dismisses(&id(2), Timestamp(100)));
@@ -206,8 +220,8 @@ mod tests {
     fn the_oldest_make_room() {
         let mut memo = Memo::new(3);
         for n in 0..200 {
-            memo.dismiss(row(n, Fate::Early(vec![u64::from(n)])));
-            memo.dismiss(row(n, Fate::Early(vec![u64::from(n)])));
+            memo.dismiss(row(n, Fate::Early(vec![u64::from(n)])), None);
+            memo.dismiss(row(n, Fate::Early(vec![u64::from(n)])), None);
         }
         assert_eq!((memo.len(), memo.early()), (3, 3));
         assert!(memo.dismisses(&id(199), Timestamp(0)) && !memo.dismisses(&id(1), Timestamp(0)));
@@ -216,12 +230,33 @@ mod tests {
     }
 
     #[test]
+    fn one_relays_rows_displace_nobody_elses() {
+        let mut memo = Memo::new(10);
+        for (n, relay) in [(1, None), (2, Some(RelayNo(1))), (3, Some(RelayNo(2)))] {
+            memo.dismiss(row(n, Fate::ForGood), relay);
+        }
+        for n in 10..200 {
+            memo.dismiss(row(n, Fate::ForGood), Some(RelayNo(9)));
+        }
+        assert_eq!(memo.len(), 10);
+        for n in [1, 2, 3, 193, 199] {
+            assert!(memo.get(&id(n)).is_some(), "{n}");
+        }
+        // Whoever comes later has his share.
+        for n in 201..=205 {
+            memo.dismiss(row(n, Fate::ForGood), Some(RelayNo(3)));
+        }
+        let held = |relay| memo.holders.held_by(&Some(RelayNo(relay)));
+        assert_eq!([held(1), held(2), held(3), held(9)], [1, 1, 4, 3]);
+    }
+
+    #[test]
     fn one_that_is_dismissed_again_is_the_newest() {
         let mut memo = Memo::new(2);
-        memo.dismiss(row(1, Fate::ForGood));
-        memo.dismiss(row(2, Fate::ForGood));
-        memo.dismiss(row(1, Fate::ForGood));
-        assert_eq!(memo.dismiss(row(3, Fate::ForGood)), [id(2)]);
+        memo.dismiss(row(1, Fate::ForGood), None);
+        memo.dismiss(row(2, Fate::ForGood), None);
+        memo.dismiss(row(1, Fate::ForGood), None);
+        assert_eq!(memo.dismiss(row(3, Fate::ForGood), None), [id(2)]);
         assert!(memo.get(&id(1)).is_some());
     }
 
@@ -229,17 +264,17 @@ mod tests {
     fn only_what_is_wanted_again_counts_as_recalled() {
         let mut memo = Memo::new(2);
         for n in [2, 4, 4] {
-            memo.dismiss(row(n, Fate::ForGood));
+            memo.dismiss(row(n, Fate::ForGood), None);
         }
-        memo.dismiss(row(6, Fate::Early(vec![1])));
-        memo.dismiss(row(7, Fate::Early(vec![1])));
+        memo.dismiss(row(6, Fate::Early(vec![1])), None);
+        memo.dismiss(row(7, Fate::Early(vec![1])), None);
         assert_eq!(memo.recalled(), 0, "what is refused for good is not");
         assert!(memo.recall(&id(7)) && !memo.recall(&id(2)));
         assert_eq!(memo.recalled(), 0, "no announcement, or not here");
         assert!(memo.recall(&id(6)));
         assert_eq!(memo.recalled(), 1);
         for n in [8, 9, 11] {
-            memo.dismiss(row(n, Fate::Early(vec![1])));
+            memo.dismiss(row(n, Fate::Early(vec![1])), None);
         }
         assert_eq!(
             memo.recalled(),

@@ -1,5 +1,7 @@
 //! What outlives a restart: how each relay has fared, and which events need not be fetched again.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::capabilities::Capabilities;
@@ -8,6 +10,9 @@ use crate::clock::Timestamp;
 use crate::facts::Seq;
 use crate::id::EventId;
 use crate::relay_url::RelayUrl;
+
+/// Events that are not taken for a reason that may change are left alone for so long.
+pub const REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayMemory {

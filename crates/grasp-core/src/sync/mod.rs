@@ -28,6 +28,7 @@ mod refused;
 mod relays;
 mod remember;
 mod session;
+mod sought;
 pub mod status;
 mod subs;
 mod targets;
@@ -43,7 +44,7 @@ use rustc_hash::FxHashMap;
 use self::agenda::Agenda;
 pub use self::agenda::Timer;
 pub use self::arrivals::Outcome;
-use self::arrivals::{Arrival, Later};
+use self::arrivals::{Arrival, Later, REFUSED_PER_MINUTE};
 use self::aside::Aside;
 use self::batch::{Batch, Via};
 pub use self::capabilities::{Capabilities, Reconciles};
@@ -55,12 +56,13 @@ use self::io::{FromRelay, ToRelay};
 pub use self::items::{Items, RepoIx, RootIx};
 pub use self::link::{Link, Why};
 use self::memo::Memo;
-pub use self::memory::{Dismissed, Fate, Record, RelayMemory};
+pub use self::memory::{Dismissed, Fate, REST, Record, RelayMemory};
 pub use self::note::{Note, Source};
 use self::peer::Peer;
 pub use self::relays::{Relay, RelaySyncIndex};
 use self::remember::Restored;
 pub use self::session::Session;
+use self::sought::Sought;
 use self::status::BySource;
 pub use self::status::Status;
 pub use self::subs::{Purpose, Sub};
@@ -68,6 +70,7 @@ pub use self::targets::Targets;
 use crate::clock::{Mono, Now, Timestamp};
 use crate::facts::Seq;
 use crate::id::EventId;
+use crate::limiter::{Limiter, Rate};
 use crate::limits::SyncLimits;
 use crate::nip34::RepoId;
 use crate::relay_url::RelayUrl;
@@ -140,9 +143,9 @@ pub struct Sync {
     arrivals: FxHashMap<Ticket, Arrival>,
     judged: VecDeque<(Arrival, Outcome)>,
     later: Later,
-    /// Announcements and states that are asked for again where they were seen, and of what time
-    /// each is.
-    sought: FxHashMap<EventId, Timestamp>,
+    /// Live events that were not taken.
+    refused_live: Limiter<RelayNo>,
+    sought: Sought,
     memo: Memo,
     aside: Option<Aside>,
     /// The newest commit.
@@ -158,6 +161,10 @@ impl Sync {
         Self {
             downloads: Downloads::new(limits.wants),
             memo: Memo::new(limits.remembered),
+            refused_live: Limiter::new(
+                Rate::per_minute(REFUSED_PER_MINUTE),
+                2 * limits.relays.max(64),
+            ),
             limits,
             rng: fastrand::Rng::with_seed(seed),
             targets: Targets::default(),
@@ -177,7 +184,7 @@ impl Sync {
             arrivals: FxHashMap::default(),
             judged: VecDeque::new(),
             later: Later::default(),
-            sought: FxHashMap::default(),
+            sought: Sought::default(),
             aside: None,
             latest: None,
             restored: Restored::default(),
@@ -253,6 +260,7 @@ impl Sync {
                 Timer::Full(relay) => self.compare_all(relay, now),
                 Timer::Turn(relay) => self.take_turn(relay, now),
                 Timer::Later => self.ask_later(now, here),
+                Timer::Announcements => self.compare_announcements(now),
                 Timer::Empty => {
                     self.leave_empty(now);
                     self.agenda
@@ -288,6 +296,7 @@ impl Sync {
             }
         }
         self.put_off_unasked(now);
+        self.remind_to_compare(now);
         self.remind_of_news(now.mono);
         self.remind_to_save(now);
     }

@@ -30,6 +30,8 @@ pub struct Peer {
     /// When it described itself last.
     pub described: Option<Timestamp>,
     pub doubts: Doubts,
+    /// Announcements and states are in doubt from then on, when those on their way are here.
+    pub stale_since: Option<Timestamp>,
     pub settled: Option<Seq>,
     pub next_full: Option<Timestamp>,
     /// When what is not watched is compared next.
@@ -70,6 +72,7 @@ impl Peer {
             capabilities: Capabilities::unknown(limits),
             described: None,
             doubts: Doubts::default(),
+            stale_since: None,
             settled: None,
             next_full: None,
             next_turn: None,

@@ -57,7 +57,7 @@ impl Sync {
 
     pub fn restore_dismissed(&mut self, row: Dismissed) {
         if self.limits.enabled {
-            for gone in self.memo.dismiss(row) {
+            for gone in self.memo.dismiss(row, None) {
                 self.effects.push_back(SyncEffect::Recall(gone));
             }
         }

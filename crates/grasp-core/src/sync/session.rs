@@ -67,6 +67,8 @@ pub struct Session {
     /// Until when faults have faded.
     faded: Mono,
     seen_faults: BTreeSet<Fault>,
+    /// When it was last held against it that it does not have what it showed.
+    blamed_shown: Option<Mono>,
     /// When it was last seen to whether what is watched could be packed better, and when it was.
     pub looked: Option<Mono>,
     pub repacked: Option<Mono>,
@@ -94,6 +96,7 @@ impl Session {
             faults: 0,
             faded: mono,
             seen_faults: BTreeSet::new(),
+            blamed_shown: None,
             looked: None,
             repacked: None,
             outgoing: None,
@@ -276,6 +279,16 @@ impl Session {
             Fault::Flood => 20,
         };
         self.seen_faults.insert(fault)
+    }
+
+    /// Whether it is held against the relay that it does not have what it showed: once in the time
+    /// in which a fault fades, because anybody may publish at an honest relay, and replace it.
+    pub fn may_blame_shown(&mut self, now: Mono) -> bool {
+        let may = self.blamed_shown.is_none_or(|at| at + FAULT_FADES <= now);
+        if may {
+            self.blamed_shown = Some(now);
+        }
+        may
     }
 
     fn fade_faults(&mut self, now: Mono) {

@@ -402,6 +402,9 @@ impl Sync {
                 peer.dirty = true;
             }
         }
+        if batch.items.announcements {
+            self.doubt_stale(relay);
+        }
         if let Some(peer) = self.peers.get_mut(&relay)
             && !batch.small
         {

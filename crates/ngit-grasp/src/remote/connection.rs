@@ -153,7 +153,7 @@ impl Connection {
         let mut ticks = interval_at(Instant::now() + shared.beat, shared.beat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            comparisons: Comparisons::new(Arc::clone(&shared.desk)),
+            comparisons: Comparisons::new(Arc::clone(&shared.desk), place.address.ip()),
             share: shared.ingest.share(Some(Holder::Relay(line.relay))),
             shared,
             line,

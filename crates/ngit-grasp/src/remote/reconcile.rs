@@ -5,23 +5,30 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grasp_core::shares::ShareLimits;
 use grasp_core::sync::io::Complaint;
-use grasp_core::{EventId, Filter, SubNo, Timestamp};
+use grasp_core::{EventId, Filter, Network, SubNo, Timestamp};
 use grasp_store::{Budget, Progress, Query, Store, Want};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use rustc_hash::FxHashSet;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::codec;
 use crate::clock::unix_now;
+use crate::quota::{Account, Permit, Quota};
 
 /// Index rows read in one slice: a few milliseconds.
 const SLICE: Budget = Budget(10_000);
 /// Slices and messages worked on at once, whatever the number of relays.
 const READERS: usize = 2;
-/// Items of all comparisons: 2,000,000 x 40 bytes = 80 MB.
-const ITEMS: usize = 2_000_000;
+/// Items of all comparisons: 2,000,000 x 40 bytes = 80 MB. Relays at the addresses of one network
+/// have an eighth, because whoever answers slowly holds his for minutes: room for a comparison with
+/// all that may be set aside. A single second that is full may take 150,000 more, 6 MB.
+const ITEMS: ShareLimits = ShareLimits {
+    in_all: 2_000_000,
+    per_network: 250_000,
+};
 /// Items of a single second, which cannot be divided further.
 const SECOND_ITEMS: usize = 200_000;
 /// A comparison that waits so long for its turn or for room here is put off.
@@ -47,7 +54,7 @@ const MIN_FRAME: u32 = 4_096;
 pub struct Desk {
     store: Arc<Store>,
     readers: Arc<Semaphore>,
-    room: Arc<Semaphore>,
+    room: Quota,
     beat: Duration,
 }
 
@@ -59,6 +66,8 @@ pub struct Task {
     pub most: u32,
     /// Bytes of a message before hex.
     pub frame: u32,
+    /// Whose room it takes.
+    pub account: Account,
 }
 
 /// What comes of it, in order.
@@ -182,8 +191,13 @@ impl Desk {
             beat: request_timeout / BEATS,
             store,
             readers: Arc::new(Semaphore::new(READERS)),
-            room: Arc::new(Semaphore::new(ITEMS)),
+            room: Quota::new(ITEMS),
         }
+    }
+
+    /// For all that is compared with relays at addresses of this network.
+    pub fn account(&self, network: Network) -> Account {
+        self.room.account(Some(network.into()))
     }
 
     /// Runs one piece of work on a thread that may wait for the disk.
@@ -204,38 +218,29 @@ impl Desk {
 
     /// All that is done before the relay is asked: our side, its first message, what the relay is
     /// asked to compare, and the room that it takes.
-    async fn prepare(
-        &self,
-        task: Task,
-    ) -> Result<(Side, Vec<u8>, Filter, OwnedSemaphorePermit), Complaint> {
-        let collected = self.collect(task.filter, task.most as usize, task.aside.len());
+    async fn prepare(&self, task: Task) -> Result<(Side, Vec<u8>, Filter, Permit), Complaint> {
+        let (most, set_aside) = (task.most as usize, task.aside.len());
+        let collected = self.collect(&task.account, task.filter, most, set_aside);
         let (ours, mut room) = collected.await?;
         let filter = ours.filter.clone();
         let aside = ours.aside(&task.aside);
-        let surplus = room.num_permits();
-        let surplus = surplus.saturating_sub(ours.items.len() + aside.len());
-        drop(room.split(surplus));
+        room.shrink_to(ours.items.len() + aside.len());
         let opened = self.work(move |_| Side::open(ours, aside, task.frame));
         let (side, first) = opened.await?.map_err(broken)?;
         Ok((side, first, filter, room))
     }
 
-    /// Nothing is read before there is room for all that may be found.
-    async fn room_for(&self, items: usize) -> Result<OwnedSemaphorePermit, Complaint> {
-        let items = u32::try_from(items.min(ITEMS)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(items).await;
-        room.map_err(|_| Complaint::Ours)
-    }
-
     /// The newest, whole seconds only, with room for them and for so many that are set aside.
+    /// Nothing is read before there is room for all that may be found.
     async fn collect(
         &self,
+        account: &Account,
         filter: Filter,
         most: usize,
         aside: usize,
-    ) -> Result<(Ours, OwnedSemaphorePermit), Complaint> {
+    ) -> Result<(Ours, Permit), Complaint> {
         let most = most.max(1);
-        let mut room = self.room_for(most + 1 + aside).await?;
+        let mut room = account.wait(most + 1 + aside).await;
         let mut items = self.scan(filter.clone(), most + 1).await?;
         let last = match items.last() {
             Some((last, _)) if items.len() > most => *last,
@@ -254,7 +259,7 @@ impl Desk {
         if items.is_empty() {
             // Given back first: two that hold some and wait for more would wait for each other.
             drop((items, room));
-            room = self.room_for(SECOND_ITEMS + 1 + aside).await?;
+            room = account.wait(SECOND_ITEMS + 1 + aside).await;
             items = self.second(&filter, last).await?;
             from = last;
         }
@@ -402,8 +407,14 @@ mod tests {
     /// What a comparison asks room for; it keeps room for ten.
     const ASKED: usize = 10 + 1 + 10;
 
+    type Begun = (tokio::task::JoinHandle<()>, mpsc::Sender<Vec<u8>>, Steps);
+
+    fn begin(desk: &Arc<Desk>) -> Begun {
+        begin_at(desk, "192.0.2.1")
+    }
+
     /// Whoever holds the sender may answer it.
-    fn begin(desk: &Arc<Desk>) -> (tokio::task::JoinHandle<()>, mpsc::Sender<Vec<u8>>, Steps) {
+    fn begin_at(desk: &Arc<Desk>, address: &str) -> Begun {
         let (said, heard) = mpsc::channel(1);
         let (steps, told) = mpsc::unbounded_channel();
         let aside: Found = (0..10).map(|n| (Timestamp(n), EventId([9; 32]))).collect();
@@ -413,17 +424,32 @@ mod tests {
             aside: aside.into(),
             most: 10,
             frame: FRAME,
+            account: desk.account(Network::of(address.parse().unwrap())),
         };
         let task = tokio::spawn(run(Arc::clone(desk), task, heard, steps));
         (task, said, told)
     }
 
     fn desk(room: usize) -> Arc<Desk> {
+        desk_with(room, room)
+    }
+
+    fn desk_with(in_all: usize, per_network: usize) -> Arc<Desk> {
         let desk = Desk::new(Arc::new(Store::in_memory()), Duration::from_secs(30));
+        let limits = ShareLimits {
+            in_all: in_all as u64,
+            per_network: per_network as u64,
+        };
         Arc::new(Desk {
-            room: Arc::new(Semaphore::new(room)),
+            room: Quota::new(limits),
             ..desk
         })
+    }
+
+    /// How much of so much is free.
+    fn free(desk: &Desk, all: usize) -> usize {
+        let anybody = desk.room.account(None);
+        (0..=all).rev().find(|n| anybody.take(*n).is_ok()).unwrap()
     }
 
     async fn next(told: &mut Steps) -> Step {
@@ -443,7 +469,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_comparison_without_room_is_put_off_and_no_relay_is_blamed() {
-        let desk = desk(5);
+        let desk = desk(ASKED);
+        let _held = desk.room.account(None).take(5).unwrap();
         let (_task, _said, mut told) = begin(&desk);
         let began = Instant::now();
         for n in 1..30 {
@@ -460,7 +487,21 @@ mod tests {
         assert!(matches!(next(&mut told).await, Step::Say(_)));
         let end = Step::Failed(Complaint::TooManyEvents);
         assert_eq!(next(&mut told).await, end);
-        assert_eq!(desk.room.available_permits(), ASKED);
+        assert_eq!(free(&desk, ASKED), ASKED);
+    }
+
+    /// Names cost nothing, and addresses do.
+    #[tokio::test(start_paused = true)]
+    async fn relays_of_one_network_that_answer_slowly_keep_no_room_from_others() {
+        let desk = desk_with(8 * ASKED, ASKED);
+        let mut slow: Vec<Begun> = (0..40).map(|_| begin(&desk)).collect();
+        let (_, _, told) = slow.first_mut().unwrap();
+        assert!(matches!(next(told).await, Step::Say(_)));
+        // All that they may have is theirs before the other comes.
+        let (_, _, waits) = slow.last_mut().unwrap();
+        assert_eq!(next(waits).await, Step::Needs(Vec::new()), "it waits");
+        let (_task, _said, mut told) = begin_at(&desk, "198.51.100.1");
+        assert!(matches!(next(&mut told).await, Step::Say(_)), "at once");
     }
 
     /// Both threads that read are busy elsewhere.
@@ -470,10 +511,10 @@ mod tests {
         let readers = desk.readers.acquire_many(2).await.unwrap();
         let (_task, _said, mut told) = begin(&desk);
         assert_eq!(next(&mut told).await, Step::Needs(Vec::new()), "it waits");
-        assert_eq!(desk.room.available_permits(), 0);
+        assert_eq!(free(&desk, ASKED), 0);
         drop(readers);
         assert!(matches!(next(&mut told).await, Step::Say(_)));
-        assert_eq!(desk.room.available_permits(), ASKED - 10);
+        assert_eq!(free(&desk, ASKED), ASKED - 10);
     }
 
     #[tokio::test]
@@ -484,9 +525,10 @@ mod tests {
             .collect();
         let desk = desk(SECOND_ITEMS + 1);
         desk.store.apply(&notes).unwrap();
-        let collected = desk.collect(Filter::default(), 10, 0).await;
-        let (ours, room) = collected.ok().unwrap();
+        let account = desk.room.account(None);
+        let collected = desk.collect(&account, Filter::default(), 10, 0).await;
+        let (ours, _room) = collected.ok().unwrap();
         assert_eq!((ours.items.len(), ours.from), (30, Timestamp(7)));
-        assert_eq!(room.num_permits(), SECOND_ITEMS + 1);
+        assert_eq!(free(&desk, 1), 0);
     }
 }

@@ -55,6 +55,8 @@ pub struct Ground {
     pub here: BTreeSet<(RepoId, ObjectId)>,
     /// What is here is found out when the story says so.
     pub blind: bool,
+    /// Repositories whose data has not come before.
+    pub unserved: BTreeSet<RepoId>,
     /// How often somebody asked.
     pub asked: Cell<usize>,
 }
@@ -69,6 +71,10 @@ impl Grounds for Ground {
             need
         })
         .collect()
+    }
+
+    fn is_served(&self, repo: &RepoId) -> bool {
+        !self.unserved.contains(repo)
     }
 }
 
@@ -173,6 +179,12 @@ impl Field {
     /// An event arrives whose data is missing.
     pub fn hold(&mut self, repo: &RepoId, n: u32, servers: &[&str], source: Source) {
         self.hold_all(repo, n, &[n], servers, source);
+    }
+
+    /// The same for a repository that is not served yet.
+    pub fn hold_new(&mut self, repo: &RepoId, n: u32, servers: &[&str]) {
+        self.ground.unserved.insert(repo.clone());
+        self.hold(repo, n, servers, Source::Synced);
     }
 
     /// A pull request arrives whose commit is missing.

@@ -220,7 +220,7 @@ fn relays_share_the_list_of_what_is_set_aside() {
     assert_eq!(*one, [(Timestamp(EPOCH), state.id)]);
     let same = aside(&mut peers, three);
     assert!(Arc::ptr_eq(&one, &same), "not a copy for each relay");
-    peers.sync.look_again(&[7]);
+    peers.sync.look_again(&[7], peers.clock());
     assert_eq!(*aside(&mut peers, four), []);
 }
 

@@ -5,4 +5,5 @@ mod history;
 mod memory;
 mod peers;
 mod pressure;
+mod recalls;
 mod watching;

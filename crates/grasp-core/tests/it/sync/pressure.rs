@@ -1,10 +1,10 @@
 //! What relays refuse, and what they do wrong.
 
 use grasp_core::sync::io::{Complaint, Description, Fault, FromRelay, ToRelay};
-use grasp_core::sync::{Link, Note};
+use grasp_core::sync::{Fate, Link, Note, Outcome};
 use grasp_core::{EventId, Filter, SubNo, SyncLimits};
 
-use super::peers::{MINUTE, Peers, SECOND, repo, root};
+use super::peers::{EPOCH, MINUTE, Peers, SECOND, note, repo, root};
 
 const ONE: &str = "wss://one.example";
 const TWO: &str = "wss://two.example";
@@ -320,4 +320,61 @@ fn a_relay_that_takes_fewer_ids_at_once_is_asked_for_fewer() {
         assert!(fewer && !asked.is_empty(), "{count}: {asked:?}");
     }
     assert!(peers.link(ONE).is_up());
+}
+
+fn is_flood(note: &&Note) -> bool {
+    matches!(note, Note::Misbehaved { fault, .. } if *fault == Fault::Flood)
+}
+
+/// As many live events that are not taken, each another.
+fn refuse_live(peers: &mut Peers, count: u64) {
+    for n in 0..count {
+        let ticket = peers.deliver(ONE, SubNo(0), &note(1, EPOCH - n));
+        peers.judge(ticket, Outcome::Dismissed(Fate::ForGood));
+    }
+}
+
+/// They are verified, judged and written down, and nobody asked for them.
+#[test]
+fn live_events_that_are_not_taken_are_a_flood_when_they_are_too_many() {
+    let mut peers = Peers::in_step(ONE);
+    for _ in 0..3 {
+        refuse_live(&mut peers, 6_000);
+        peers.pass_with(ONE, MINUTE);
+    }
+    assert_eq!(peers.notes.iter().filter(is_flood).count(), 0, "in minutes");
+    peers.asked(ONE);
+    refuse_live(&mut peers, 6_256);
+    assert_eq!(peers.notes.iter().filter(is_flood).count(), 1);
+    let asked = peers.asked(ONE);
+    assert!(asked.contains(&ToRelay::Unsubscribe(SubNo(0))), "{asked:?}");
+    assert!(
+        peers.link(ONE).is_up(),
+        "what was on its way is no other flood"
+    );
+    peers.pass_with(ONE, MINUTE);
+    assert!(!peers.subscribed(ONE).is_empty(), "it is opened again");
+}
+
+#[test]
+fn one_event_that_was_dismissed_is_no_less_a_flood() {
+    let mut peers = Peers::in_step(ONE);
+    refuse_live(&mut peers, 1);
+    for _ in 0..6_000 {
+        let ticket = peers.deliver(ONE, SubNo(0), &note(1, EPOCH));
+        peers.judge(ticket, Outcome::Known);
+    }
+    assert_eq!(peers.notes.iter().filter(is_flood).count(), 1);
+}
+
+#[test]
+fn events_that_are_taken_or_known_are_no_flood() {
+    let mut peers = Peers::in_step(ONE);
+    for n in 0..7_000 {
+        let ticket = peers.deliver(ONE, SubNo(0), &note(1, EPOCH - n));
+        peers.judge(ticket, Outcome::New);
+        let ticket = peers.deliver(ONE, SubNo(0), &note(1, EPOCH - n));
+        peers.judge(ticket, Outcome::Known);
+    }
+    assert_eq!(peers.notes.iter().filter(is_flood).count(), 0);
 }

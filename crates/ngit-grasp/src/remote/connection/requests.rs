@@ -1,15 +1,17 @@
 //! What the core asks of a connection.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use grasp_core::sync::io::{Description, End, FromRelay, ToRelay};
-use grasp_core::{Filter, SubNo};
+use grasp_core::{Filter, Network, SubNo};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{Connection, Watch};
 use crate::clock::unix_now;
+use crate::quota::Account;
 use crate::remote::nip11::Document;
 use crate::remote::reconcile::{self, Desk, Step, Task};
 use crate::remote::{codec, describe};
@@ -122,6 +124,7 @@ impl Connection {
 /// The NIP-77 comparisons of one connection. They end with it.
 pub(super) struct Comparisons {
     desk: Arc<Desk>,
+    account: Account,
     open: FxHashMap<SubNo, Comparison>,
     tasks: JoinSet<()>,
     steps: mpsc::UnboundedSender<(SubNo, Step)>,
@@ -135,9 +138,11 @@ struct Comparison {
 }
 
 impl Comparisons {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
+    /// With a relay that was found at this address.
+    pub(super) fn new(desk: Arc<Desk>, address: IpAddr) -> Self {
         let (steps, next) = mpsc::unbounded_channel();
         Self {
+            account: desk.account(Network::of(address)),
             desk,
             open: FxHashMap::default(),
             tasks: JoinSet::new(),
@@ -169,6 +174,7 @@ impl Comparisons {
             aside,
             most,
             frame: self.frame,
+            account: self.account.clone(),
         };
         let task = reconcile::run(Arc::clone(&self.desk), task, heard, self.steps.clone());
         let task = self.tasks.spawn(task);
