@@ -169,6 +169,30 @@ fn an_author_who_vanishes_with_many_tips_is_swept_in_steps() {
     assert!(scene.repo(&tool(ALICE)).tips.is_empty());
 }
 
+/// Deadlines that fall together are dealt with in turns.
+#[test]
+fn events_that_expire_together_take_several_turns() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    for n in 0..600 {
+        let tip = commit(100 + n).to_string();
+        let author = key((n / 100) as u8);
+        let event = forge::pull_request(author, scene.unix(), &[tool(ALICE)], &tip);
+        assert_eq!(scene.import(&event), Answer::Held);
+    }
+    let held = |scene: &Scene| scene.core.purgatory().iter().count();
+    assert_eq!(held(&scene), 600);
+    let until = scene.now() + 2 * 24 * 60 * MINUTE;
+    let (mut before, mut most) = (held(&scene), 0);
+    while scene.wake(until) {
+        let left = held(&scene);
+        most = most.max(before - left);
+        before = left;
+    }
+    assert_eq!(before, 0);
+    assert!(most <= 256, "{most} in one turn");
+}
+
 #[test]
 fn an_author_who_vanishes_costs_what_he_had_and_little_at_once() {
     let mut scene = Scene::new();
