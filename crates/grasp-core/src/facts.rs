@@ -88,6 +88,9 @@ pub struct PullRequestRow {
 pub trait Facts {
     fn kind_of(&self, id: &EventId) -> Option<Kind>;
 
+    /// Who signed a stored event.
+    fn author_of(&self, id: &EventId) -> Option<Pubkey>;
+
     /// Parses.
     fn event(&self, id: &EventId) -> Option<Arc<Event>>;
 

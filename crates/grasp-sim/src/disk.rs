@@ -255,6 +255,10 @@ impl Facts for Disk {
         self.stored.get(id).map(|event| event.kind)
     }
 
+    fn author_of(&self, id: &EventId) -> Option<Pubkey> {
+        self.stored.get(id).map(|event| event.pubkey)
+    }
+
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {
         self.stored.get(id).cloned()
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use grasp_core::event::{Address, Event};
 use grasp_core::facts::{Applied, PullRequestRow, RootCursor, RootPage, RootRow};
 use grasp_core::nip34::{PULL_REQUEST_UPDATE, Rank, Target};
-use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
+use grasp_core::{EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
 use crate::gone::{self, Gone};
@@ -31,6 +31,10 @@ impl Facts for Store {
     fn kind_of(&self, id: &EventId) -> Option<Kind> {
         let value = asking!(self, |kv| id_value(kv, id));
         value.map(|value| value.index.kind)
+    }
+
+    fn author_of(&self, id: &EventId) -> Option<Pubkey> {
+        asking!(self, |kv| author_of(kv, id))
     }
 
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {
@@ -204,6 +208,16 @@ struct Page {
 
 fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError> {
     gone::stored(kv, id)
+}
+
+/// From the record's header.
+fn author_of(kv: &impl Read, id: &EventId) -> Result<Option<Pubkey>, StoreError> {
+    let Some(value) = id_value(kv, id)? else {
+        return Ok(None);
+    };
+    let record = kv.get(Table::Events, &value.index.seq.0.to_be_bytes())?;
+    let header = record.map(schema::read_header).transpose()?;
+    Ok(header.map(|(_, author)| author))
 }
 
 fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Event, EventId, GitTask, Kind, Limits, Pubkey, RepoId};
+use grasp_core::{Answer, Event, EventId, GitTask, Input, Kind, Limits, Pubkey, RepoId};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, DEV, MAIN, MALLORY, MINUTE, Scene, announce, served, state, tool};
@@ -167,6 +167,27 @@ fn an_author_who_vanishes_with_many_tips_is_swept_in_steps() {
     let looked_for = scene.reads.take_most_looked_for();
     assert!(looked_for <= 530, "{looked_for}");
     assert!(scene.repo(&tool(ALICE)).tips.is_empty());
+}
+
+/// Who may delete when the disk is nearly full is asked of rows.
+#[test]
+fn a_deletion_that_names_others_events_reads_none_of_them() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let made = propose(&mut scene, 8, CAROL);
+    scene.pass(MINUTE);
+    scene.feed(Input::DiskLow(true));
+    scene.reads.take_most();
+    let tags = made
+        .iter()
+        .map(|event| forge::tag(&["e", &event.id.to_string()]));
+    let tags: Vec<_> = tags.collect();
+    let deletion = |author| forge::event(author, Kind::DELETION, scene.unix(), tags.clone());
+    let (others, own) = (deletion(MALLORY), deletion(CAROL));
+    let refused = scene.publish(&others);
+    assert!(matches!(refused, Answer::Refused(_)), "{refused:?}");
+    assert_eq!(scene.reads.take_most(), 0);
+    assert_eq!(scene.publish(&own), Answer::Accepted);
 }
 
 /// Deadlines that fall together are dealt with in turns.

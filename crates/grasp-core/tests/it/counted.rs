@@ -7,7 +7,7 @@ use std::sync::Arc;
 use grasp_core::event::Address;
 use grasp_core::facts::{Applied, PullRequestRow, RootCursor, RootPage, RootRow};
 use grasp_core::nip34::{Rank, Target};
-use grasp_core::{Event, EventId, Facts, Kind, RepoId, StoreOutcome};
+use grasp_core::{Event, EventId, Facts, Kind, Pubkey, RepoId, StoreOutcome};
 use grasp_sim::disk::Disk;
 
 /// Events that were read whole for one input, and the most that any input took; how often one was
@@ -73,6 +73,11 @@ impl Facts for Counted<'_> {
     fn kind_of(&self, id: &EventId) -> Option<Kind> {
         self.reads.count_look();
         self.disk.kind_of(id)
+    }
+
+    fn author_of(&self, id: &EventId) -> Option<Pubkey> {
+        self.reads.count_rows(1);
+        self.disk.author_of(id)
     }
 
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {

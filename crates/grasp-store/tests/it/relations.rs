@@ -46,6 +46,7 @@ fn a_row_says_what_the_pull_request_says() {
             put(store, event);
             let row = store.pull_request(&event.id).unwrap();
             assert_eq!(row.author, event.pubkey);
+            assert_eq!(store.author_of(&event.id), Some(event.pubkey));
             assert_eq!(Some(row.says), PullRequest::read(event));
         }
         let note = note(BOB, 20, &[&["c", "1"]]);
@@ -138,6 +139,7 @@ fn rows_go_with_their_event() {
         put_all(store, [&root, &update]);
         put(store, &delete_id(ALICE, 20, &update));
         assert_eq!(store.pull_request(&update.id), None);
+        assert_eq!(store.author_of(&update.id), None);
         assert_eq!(store.updates(&root.id), []);
         assert!(
             !store.is_named(&root),
