@@ -1,5 +1,6 @@
 //! The one state machine. Rules live in the modules before it; here they are put in order.
 
+mod checking;
 mod deletion;
 mod disk;
 mod effect;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::checking::Check;
 use self::disk::{PublishedBytes, SyncedBytes};
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 use self::hold::Line;
@@ -133,7 +135,7 @@ pub struct Core {
     on_disk: BTreeSet<RepoId>,
     /// Repositories that are to be looked at, whether disk and store agree.
     unchecked: BTreeSet<RepoId>,
-    checking: FxHashSet<RepoId>,
+    checking: FxHashMap<RepoId, Check>,
     /// Those that could not be judged because they were settling.
     check_settled: FxHashMap<Identifier, BTreeSet<RepoId>>,
     /// Repositories that were looked at since they are hosted.
@@ -230,7 +232,7 @@ impl Core {
             retries: Retries::default(),
             on_disk: BTreeSet::new(),
             unchecked: BTreeSet::new(),
-            checking: FxHashSet::default(),
+            checking: FxHashMap::default(),
             check_settled: FxHashMap::default(),
             checked: FxHashSet::default(),
             lost: Lost::default(),
@@ -341,6 +343,7 @@ impl Core {
     /// Begins nothing more that a later start would do as well.
     pub fn wind_down(&mut self) {
         self.unchecked.clear();
+        self.checking.clear();
         self.stop_pruning();
         self.stop_sync();
         self.hunt.wind_down();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::event::{Address, Event, Kind};
 use crate::id::{EventId, Pubkey};
-use crate::nip34::{PullRequest, Rank, RepoId};
+use crate::nip34::{PullRequest, Rank, RepoId, Target};
 
 /// An event's place in the order of commits. A query that saw everything below `n` and a live
 /// stream that starts at `n` miss nothing and repeat nothing.
@@ -57,6 +57,21 @@ pub struct RootRow {
     pub kind: Kind,
 }
 
+/// Where a walk through rows goes on: behind this one, with older ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RootCursor {
+    pub created_at: Timestamp,
+    pub id: EventId,
+}
+
+/// Some rows, the newest first, and where the next page begins. A page may be empty and yet not be
+/// the last: rows of events that are gone count, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RootPage {
+    pub rows: Vec<RootRow>,
+    pub next: Option<RootCursor>,
+}
+
 /// What a stored pull request or update says of git.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequestRow {
@@ -72,6 +87,9 @@ pub struct PullRequestRow {
 /// millisecond, and whoever asks for several of them bounds how many.
 pub trait Facts {
     fn kind_of(&self, id: &EventId) -> Option<Kind>;
+
+    /// Who signed a stored event.
+    fn author_of(&self, id: &EventId) -> Option<Pubkey>;
 
     /// Parses.
     fn event(&self, id: &EventId) -> Option<Arc<Event>>;
@@ -94,6 +112,16 @@ pub trait Facts {
 
     /// Stored updates of this pull request. A bounded number of them, the newest.
     fn updates(&self, pull_request: &EventId) -> Vec<RootRow>;
+
+    /// Stored events of one kind that name the target themselves, page by page: all of them, however
+    /// many. Each row that is looked at takes one of `left`, whether or not its event stands.
+    fn naming(
+        &self,
+        target: &Target,
+        kind: Kind,
+        after: Option<RootCursor>,
+        left: &mut usize,
+    ) -> RootPage;
 
     /// A stored event names this one, by id or address, through `a A e E q`.
     fn is_named(&self, event: &Event) -> bool;

@@ -1,17 +1,21 @@
 //! A store on a disk: what is served, what is held beside it, and which state each repository
 //! has. Replacement, deletion and vanishing follow NIP-01, 09 and 62.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grasp_core::event::Address;
-use grasp_core::facts::{Applied, PullRequestRow, RootRow};
+use grasp_core::facts::{Applied, PullRequestRow, RootCursor, RootPage, RootRow};
 use grasp_core::nip34::{self, PULL_REQUEST_UPDATE, PullRequest, Rank, Target, targets};
 use grasp_core::sync::{Dismissed, Fate, RelayMemory};
 use grasp_core::{
     Change, Event, EventId, Facts, Filter, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome,
     Timestamp,
 };
+
+/// Of each kind in one answer, as the store has it.
+const MAX_ROOTS: usize = 2_000;
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -251,6 +255,10 @@ impl Facts for Disk {
         self.stored.get(id).map(|event| event.kind)
     }
 
+    fn author_of(&self, id: &EventId) -> Option<Pubkey> {
+        self.stored.get(id).map(|event| event.pubkey)
+    }
+
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {
         self.stored.get(id).cloned()
     }
@@ -287,11 +295,16 @@ impl Facts for Disk {
             root.and_then(|root| self.stored.get(&root))
                 .is_some_and(|root| named(root))
         };
-        let all = self.stored.values();
-        all.filter(|event| kinds.contains(&event.kind))
-            .filter(|event| named(event) || root_named(event))
-            .map(|event| row(event))
-            .collect()
+        let mut found = Vec::new();
+        for kind in kinds {
+            let all = self.stored.values().filter(|event| event.kind == *kind);
+            let all = all.filter(|event| named(event) || root_named(event));
+            let mut rows: Vec<RootRow> = all.map(|event| row(event)).collect();
+            rows.sort_unstable_by_key(|row| Reverse(row.created_at));
+            rows.truncate(MAX_ROOTS);
+            found.extend(rows);
+        }
+        found
     }
 
     fn updates(&self, pull_request: &EventId) -> Vec<RootRow> {
@@ -301,6 +314,31 @@ impl Facts for Disk {
             .filter(|event| targets(event).any(|named| named == target))
             .map(|event| row(event))
             .collect()
+    }
+
+    fn naming(
+        &self,
+        target: &Target,
+        kind: Kind,
+        after: Option<RootCursor>,
+        left: &mut usize,
+    ) -> RootPage {
+        let place = |row: &RootRow| (Reverse(row.created_at), row.id);
+        let after = after.map(|last| (Reverse(last.created_at), last.id));
+        let all = self.stored.values().filter(|event| event.kind == kind);
+        let all = all.filter(|event| targets(event).any(|named| named == *target));
+        let mut rows: Vec<RootRow> = all.map(|event| row(event)).collect();
+        rows.retain(|row| Some(place(row)) > after);
+        rows.sort_unstable_by_key(place);
+        let more = rows.len() > *left;
+        rows.truncate(*left);
+        *left -= rows.len();
+        let last = rows.last().filter(|_| more);
+        let next = last.map(|row| RootCursor {
+            created_at: row.created_at,
+            id: row.id,
+        });
+        RootPage { rows, next }
     }
 
     fn is_named(&self, event: &Event) -> bool {

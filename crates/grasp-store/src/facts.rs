@@ -4,9 +4,9 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use grasp_core::event::{Address, Event};
-use grasp_core::facts::{Applied, PullRequestRow, RootRow};
-use grasp_core::nip34::{PULL_REQUEST, PULL_REQUEST_UPDATE, Rank};
-use grasp_core::{EventId, Facts, Kind, RepoId, Restore, Seq, StoreOutcome, nip34};
+use grasp_core::facts::{Applied, PullRequestRow, RootCursor, RootPage, RootRow};
+use grasp_core::nip34::{PULL_REQUEST_UPDATE, Rank, Target};
+use grasp_core::{EventId, Facts, Kind, Pubkey, RepoId, Restore, Seq, StoreOutcome, nip34};
 
 use crate::error::StoreError;
 use crate::gone::{self, Gone};
@@ -31,6 +31,10 @@ impl Facts for Store {
     fn kind_of(&self, id: &EventId) -> Option<Kind> {
         let value = asking!(self, |kv| id_value(kv, id));
         value.map(|value| value.index.kind)
+    }
+
+    fn author_of(&self, id: &EventId) -> Option<Pubkey> {
+        asking!(self, |kv| author_of(kv, id))
     }
 
     fn event(&self, id: &EventId) -> Option<Arc<Event>> {
@@ -74,16 +78,7 @@ impl Facts for Store {
         asking!(self, |kv| {
             let address = repo.address(Kind::ANNOUNCEMENT);
             let address = format!("{}:{}:{}", address.kind, address.pubkey, address.d);
-            let mut found = Vec::new();
-            for kind in kinds {
-                found.extend(relations::naming(kv, b'a', &address, *kind)?);
-            }
-            if kinds.contains(&PULL_REQUEST_UPDATE) {
-                found.extend(updates_of_roots(kv, &address)?);
-            }
-            found.sort_unstable();
-            found.dedup();
-            Ok(found)
+            relations::roots(kv, &address, kinds)
         })
     }
 
@@ -91,6 +86,22 @@ impl Facts for Store {
         asking!(self, |kv| {
             let root = pull_request.to_string();
             relations::naming(kv, b'e', &root, PULL_REQUEST_UPDATE)
+        })
+    }
+
+    fn naming(
+        &self,
+        target: &Target,
+        kind: Kind,
+        after: Option<RootCursor>,
+        left: &mut usize,
+    ) -> RootPage {
+        let (letter, value) = match target {
+            Target::Event(id) => (b'e', id.to_string()),
+            Target::Address(Address { kind, pubkey, d }) => (b'a', format!("{kind}:{pubkey}:{d}")),
+        };
+        asking!(self, |kv| {
+            relations::naming_after(kv, (letter, &value), kind, after, left)
         })
     }
 
@@ -199,6 +210,16 @@ fn id_value(kv: &impl Read, id: &EventId) -> Result<Option<IdValue>, StoreError>
     gone::stored(kv, id)
 }
 
+/// From the record's header.
+fn author_of(kv: &impl Read, id: &EventId) -> Result<Option<Pubkey>, StoreError> {
+    let Some(value) = id_value(kv, id)? else {
+        return Ok(None);
+    };
+    let record = kv.get(Table::Events, &value.index.seq.0.to_be_bytes())?;
+    let header = record.map(schema::read_header).transpose()?;
+    Ok(header.map(|(_, author)| author))
+}
+
 fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError> {
     let Some(value) = id_value(kv, id)? else {
         return Ok(None);
@@ -206,20 +227,6 @@ fn event(kv: &impl Read, id: &EventId) -> Result<Option<Arc<Event>>, StoreError>
     let record = kv.get(Table::Events, &value.index.seq.0.to_be_bytes())?;
     let event = record.map(|bytes| Record::decode(bytes)?.event());
     Ok(event.transpose()?.map(Arc::new))
-}
-
-/// Updates that name the repository perhaps only through their root. As many as it may have of
-/// those that name it.
-fn updates_of_roots(kv: &impl Read, address: &str) -> Result<Vec<RootRow>, StoreError> {
-    let mut found = Vec::new();
-    for root in relations::naming(kv, b'a', address, PULL_REQUEST)? {
-        if found.len() >= relations::MAX_ROOTS {
-            break;
-        }
-        let root = root.id.to_string();
-        found.extend(relations::naming(kv, b'e', &root, PULL_REQUEST_UPDATE)?);
-    }
-    Ok(found)
 }
 
 fn page_of_kind(kv: &impl Read, kind: Kind, from: Bound<&Vec<u8>>) -> Result<Page, StoreError> {

@@ -5,9 +5,9 @@
 use std::ops::Bound;
 
 use grasp_core::event::{Event, Kind};
-use grasp_core::facts::{PullRequestRow, RootRow};
+use grasp_core::facts::{PullRequestRow, RootCursor, RootPage, RootRow};
 use grasp_core::git::ObjectId;
-use grasp_core::nip34::{self, PullRequest};
+use grasp_core::nip34::{self, PULL_REQUEST, PULL_REQUEST_UPDATE, PullRequest};
 use grasp_core::{EventId, Identifier, Pubkey, RepoId, Seq};
 
 use crate::error::StoreError;
@@ -119,6 +119,40 @@ pub(crate) fn is_proven(kv: &impl Read, letter: u8, value: &str) -> Result<bool,
     Ok(false)
 }
 
+/// Stored events of these kinds that name a repository, updates perhaps only through their root.
+pub(crate) fn roots(
+    kv: &impl Read,
+    address: &str,
+    kinds: &[Kind],
+) -> Result<Vec<RootRow>, StoreError> {
+    let mut found = Vec::new();
+    for kind in kinds {
+        found.extend(naming(kv, b'a', address, *kind)?);
+    }
+    if kinds.contains(&PULL_REQUEST_UPDATE) {
+        found.extend(updates_of_roots(kv, address)?);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// Updates that name the repository perhaps only through their root. As many as it may have of
+/// those that name it: one update may name every root, so that all roots share one budget of rows.
+fn updates_of_roots(kv: &impl Read, address: &str) -> Result<Vec<RootRow>, StoreError> {
+    let (mut found, mut left) = (Vec::new(), MAX_ROOTS + MAX_GONE);
+    for root in naming(kv, b'a', address, PULL_REQUEST)? {
+        if found.len() >= MAX_ROOTS || left == 0 {
+            break;
+        }
+        let root = root.id.to_string();
+        let prefix = target_prefix(b'e', &root, PULL_REQUEST_UPDATE);
+        let page = page_of(kv, &prefix, None, &mut left, MAX_ROOTS)?;
+        found.extend(page.rows);
+    }
+    Ok(found)
+}
+
 /// Stored events of one kind that name the value, the newest first.
 pub(crate) fn naming(
     kv: &impl Read,
@@ -127,23 +161,58 @@ pub(crate) fn naming(
     kind: Kind,
 ) -> Result<Vec<RootRow>, StoreError> {
     let prefix = target_prefix(letter, value, kind);
-    let mut found = Vec::new();
-    let rows = kv.rows(Table::ByTarget, Bound::Included(&prefix))?;
-    for row in rows.take(MAX_ROOTS + MAX_GONE) {
+    let mut left = MAX_ROOTS + MAX_GONE;
+    Ok(page_of(kv, &prefix, None, &mut left, MAX_ROOTS)?.rows)
+}
+
+/// The same from a cursor on, as far as `left` reaches.
+pub(crate) fn naming_after(
+    kv: &impl Read,
+    (letter, value): (u8, &str),
+    kind: Kind,
+    after: Option<RootCursor>,
+    left: &mut usize,
+) -> Result<RootPage, StoreError> {
+    let prefix = target_prefix(letter, value, kind);
+    page_of(kv, &prefix, after, left, MAX_ROOTS)
+}
+
+/// Rows under a prefix that ends with a kind; `left` are those that may still be looked at.
+fn page_of(
+    kv: &impl Read,
+    prefix: &[u8; 18],
+    after: Option<RootCursor>,
+    left: &mut usize,
+    most: usize,
+) -> Result<RootPage, StoreError> {
+    let start = after.map(|last| schema::key(prefix, &Place::new(last.created_at, &last.id)));
+    let start = start.as_deref();
+    let start = start.map_or(Bound::Included(&prefix[..]), Bound::Excluded);
+    let mut page = RootPage::default();
+    let mut last = after;
+    for row in kv.rows(Table::ByTarget, start)? {
         let (key, value) = row?;
-        if !key.starts_with(&prefix) || found.len() == MAX_ROOTS {
+        if !key.starts_with(prefix) {
             break;
         }
+        if *left == 0 || page.rows.len() == most {
+            page.next = last;
+            break;
+        }
+        *left -= 1;
+        let place = Place::of_key(key)?;
+        let (created_at, id) = (place.created_at(), place.id());
+        last = Some(RootCursor { created_at, id });
         if is_stored(kv, key, value)? {
-            let place = Place::of_key(key)?;
-            found.push(RootRow {
-                created_at: place.created_at(),
-                id: place.id(),
+            let kind = IndexValue::from_bytes(value)?.kind;
+            page.rows.push(RootRow {
+                created_at,
+                id,
                 kind,
             });
         }
     }
-    Ok(found)
+    Ok(page)
 }
 
 /// Rows may outlive their event for a while: until a sweep, or where a version that did not know
@@ -283,13 +352,16 @@ fn page(lmdb: &Lmdb, all: u64, most: usize) -> Result<Option<Page>, StoreError> 
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::path::Path;
 
     use grasp_core::Facts;
+    use testkit::author::unsigned_tags;
     use testkit::unsigned;
 
     use super::*;
-    use crate::{RemovalLimits, Store, TailLimits};
+    use crate::kv::memory::{Memory, MemoryRows};
+    use crate::{Backend, RemovalLimits, Store, TailLimits};
 
     const ALICE: Pubkey = Pubkey([0xa1; 32]);
 
@@ -367,6 +439,79 @@ mod tests {
         }
         drop(Store::open(dir.path()).unwrap());
         assert_eq!(rows(&Lmdb::open(dir.path()).unwrap()), before);
+    }
+
+    /// Counts the rows that are looked at in `ByTarget`.
+    struct Counted<'a> {
+        kv: &'a Memory,
+        rows: Cell<usize>,
+    }
+
+    impl Read for Counted<'_> {
+        type Rows<'a>
+            = CountedRows<'a>
+        where
+            Self: 'a;
+
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+            self.kv.get(table, key)
+        }
+
+        fn rows(&self, table: Table, from: Bound<&[u8]>) -> Result<CountedRows<'_>, StoreError> {
+            let seen = (table == Table::ByTarget).then_some(&self.rows);
+            Ok(CountedRows(self.kv.rows(table, from)?, seen))
+        }
+    }
+
+    struct CountedRows<'a>(MemoryRows<'a>, Option<&'a Cell<usize>>);
+
+    impl<'a> Iterator for CountedRows<'a> {
+        type Item = <MemoryRows<'a> as Iterator>::Item;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            let next = self.0.next();
+            if let Some(rows) = self.1 {
+                rows.set(rows.get() + usize::from(next.is_some()));
+            }
+            next
+        }
+    }
+
+    #[test]
+    fn updates_that_are_gone_are_passed_by_once_for_all_pull_requests() {
+        let hidden = RemovalLimits {
+            bytes_at_once: 0,
+            looks: 1_000,
+            rows: 1,
+        };
+        let store = Store::in_memory_limited(hidden);
+        let address = format!("30617:{ALICE}:x");
+        let root = |n| unsigned(ALICE, 1618, n, &[&["a", &address]], "");
+        let roots: Vec<Event> = (0..50).map(root).collect();
+        let named = roots
+            .iter()
+            .map(|root| vec!["e".to_owned(), root.id.to_string()]);
+        let named: Vec<Vec<String>> = named.collect();
+        let update = |n: u64| unsigned_tags(ALICE, 1619, 100 + n, named.clone(), "");
+        let updates: Vec<Event> = (0..200).map(update).collect();
+        let ids = updates.iter();
+        let ids = ids.map(|update| vec!["e".to_owned(), update.id.to_string()]);
+        let deletion = unsigned_tags(ALICE, 5, 1_000, ids.collect(), "");
+        store.apply(roots.iter().chain(&updates)).unwrap();
+        store.apply([&deletion]).unwrap();
+        let Backend::Memory(memory) = &store.backend else {
+            panic!("it is in memory");
+        };
+        let memory = memory.read().unwrap();
+        let counted = Counted {
+            kv: &memory,
+            rows: Cell::new(0),
+        };
+        let found = super::roots(&counted, &address, &nip34::PULL_REQUESTS).unwrap();
+        assert_eq!(found.len(), roots.len());
+        // And one row behind the last of each list.
+        let most = MAX_ROOTS + MAX_GONE + 3 * roots.len();
+        assert!(counted.rows.get() <= most, "{}", counted.rows.get());
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Core {
             .any(|target| match target {
                 Target::Event(id) => match self.purgatory.get(&id) {
                     Some(held) => own(&held.event.pubkey),
-                    None => facts.event(&id).is_some_and(|event| own(&event.pubkey)),
+                    None => facts.author_of(&id).is_some_and(|author| own(&author)),
                 },
                 Target::Address(address) => {
                     own(&address.pubkey) && facts.rank_at(&address).is_some()

@@ -18,6 +18,8 @@ use crate::registry::Standing;
 
 /// How much longer something waits that is being worked on right now.
 const BUSY: Duration = Duration::from_secs(60);
+/// Events that expire in one turn, and tips; the others in the next one, at once.
+const AT_ONCE: usize = 256;
 
 impl Core {
     pub(super) fn set_time(&mut self, now: Now) {
@@ -57,7 +59,10 @@ impl Core {
     }
 
     pub(super) fn expire(&mut self, facts: &dyn Facts) {
-        while let Some(id) = self.purgatory.expired(self.believed()) {
+        for _ in 0..AT_ONCE {
+            let Some(id) = self.purgatory.expired(self.believed()) else {
+                break;
+            };
             if self.is_busy(&id) {
                 let until = self.believed().saturating_add(BUSY);
                 self.purgatory.extend(&id, until);
@@ -163,7 +168,10 @@ impl Core {
 
     fn expire_tips(&mut self) {
         let mut expired: BTreeMap<RepoId, Vec<EventId>> = BTreeMap::new();
-        while let Some((repo, id)) = self.early_tips.take_expired(self.believed()) {
+        for _ in 0..AT_ONCE {
+            let Some((repo, id)) = self.early_tips.take_expired(self.believed()) else {
+                break;
+            };
             expired.entry(repo).or_default().push(id);
         }
         for (repo, ids) in expired {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::checking::Check;
 use super::retry::{Again, Discard};
 use super::{Core, Errand, GitTask};
 use crate::admit::{Needs, Refusal};
@@ -241,6 +242,9 @@ impl Core {
             self.out_of_step.insert(discard.repo.clone());
         }
         self.checked.remove(&discard.repo);
+        if matches!(self.checking.get(&discard.repo), Some(Check::Comparing(_))) {
+            self.end_check(&discard.repo);
+        }
         let (repo, task) = (discard.repo.clone(), discard.task());
         self.ask_git(&repo, task, Errand::Discarded(discard));
     }

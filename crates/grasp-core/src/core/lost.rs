@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use super::checking::RootsCursor;
 use super::lacking::Wanted;
 use super::retry::Again;
 use super::{Change, Core, Effect, Errand, Failed, GitDone, GitTask, Repair};
@@ -105,7 +107,7 @@ enum About {
 }
 
 impl Promise {
-    fn of_pull_request(id: EventId, row: PullRequestRow) -> Self {
+    pub fn of_pull_request(id: EventId, row: PullRequestRow) -> Self {
         Self {
             id,
             author: row.author,
@@ -114,7 +116,7 @@ impl Promise {
         }
     }
 
-    fn of_state(state: State) -> Self {
+    pub fn of_state(state: State) -> Self {
         Self {
             id: state.rank.id,
             author: state.author,
@@ -152,23 +154,30 @@ pub struct Promises {
     events: Vec<Promise>,
     /// All of their objects and those of the refs, sorted, each once.
     objects: Arc<[ObjectId]>,
-    /// Its state, and the heads, tags and HEAD that it was found with, when everything is looked
-    /// at.
-    whole: Option<(Option<Rank>, Targets)>,
+    /// With the first page of a check.
+    whole: Option<Found>,
+    /// The check goes on with the next page.
+    is_page: bool,
 }
+
+/// The state of a repository when it was listed, and the heads, tags and HEAD that it was found with.
+pub type Found = (Option<Rank>, Targets);
 
 /// Hosted repositories and those who may sign for them.
 pub type Reach = BTreeMap<RepoId, Arc<[Pubkey]>>;
 
 impl Core {
-    /// Asks whether the objects of everything that is served from this repository are there.
-    pub(super) fn verify(&mut self, repo: &RepoId, found: Targets, facts: &dyn Facts) {
-        let applied = self.registry.applied(repo);
-        let events = self.promised(repo, facts);
-        self.ask_for(repo, events, Some((applied, found)));
+    /// Asks whether the objects of some of what is served from this repository are there.
+    pub(super) fn ask_for_page(
+        &mut self,
+        repo: &RepoId,
+        events: Vec<Promise>,
+        whole: Option<Found>,
+    ) {
+        self.ask_for(repo, events, whole, true);
     }
 
-    /// What is served from a repository, and the state that it has.
+    /// What is served from a repository, and the state that it has; of many pull requests the newest.
     pub(super) fn promised(&self, repo: &RepoId, facts: &dyn Facts) -> Vec<Promise> {
         let members = self.registry.maintainers(repo);
         let states = members.iter().filter_map(|member| {
@@ -201,7 +210,7 @@ impl Core {
         let ids = self.lost.in_repo(repo);
         let events: Vec<Promise> = ids.filter_map(|(id, _)| self.promise(id, facts)).collect();
         if !events.is_empty() {
-            self.ask_for(repo, events, None);
+            self.ask_for(repo, events, None, false);
         }
     }
 
@@ -209,7 +218,8 @@ impl Core {
         &mut self,
         repo: &RepoId,
         events: Vec<Promise>,
-        whole: Option<(Option<Rank>, Targets)>,
+        whole: Option<Found>,
+        is_page: bool,
     ) {
         let promised = events.iter().flat_map(|event| &event.objects);
         let pointed_at = whole.iter().flat_map(|(_, found)| found.refs.values());
@@ -220,6 +230,7 @@ impl Core {
             events,
             objects,
             whole,
+            is_page,
         });
         self.ask_git(repo, task, Errand::Verified(repo.clone(), promises));
     }
@@ -232,30 +243,47 @@ impl Core {
         facts: &dyn Facts,
     ) {
         let Ok(GitDone::Probed(kinds)) = outcome else {
-            return self.retry_later(Again::Check(repo.clone()));
-        };
-        if !self.registry.is_hosted(repo) {
+            self.retry_later(Again::Check(repo.clone()));
+            if promises.is_page {
+                self.end_check(repo);
+            }
             return;
-        }
-        let missing = promises.objects.iter().zip(kinds);
-        let missing = missing.filter(|(_, kind)| kind.is_none());
-        let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
-        self.compare(repo, promises, &missing, facts);
-        if let Some((applied, found)) = &promises.whole {
-            if self.is_settling(repo) {
-                // Its refs may be moving.
-                let waiting = self.check_settled.entry(repo.identifier.clone());
-                waiting.or_default().insert(repo.clone());
-                return self.look_for_tips(repo);
+        };
+        if self.registry.is_hosted(repo) {
+            let missing = promises.objects.iter().zip(kinds);
+            let missing = missing.filter(|(_, kind)| kind.is_none());
+            let missing: BTreeSet<ObjectId> = missing.map(|(id, _)| *id).collect();
+            self.compare(repo, promises, &missing, facts);
+            if let Some(found) = &promises.whole {
+                self.compare_refs(repo, found, &missing, facts);
             }
-            if self.registry.applied(repo) != *applied {
-                return self.check(repo.clone());
-            }
-            self.checked.insert(repo.clone());
-            self.plan_prune(repo);
-            self.mend_refs(repo, found, &missing, facts);
-            self.objects_came(repo, facts);
         }
+        if promises.is_page {
+            self.check_step(repo, facts);
+        }
+    }
+
+    fn compare_refs(
+        &mut self,
+        repo: &RepoId,
+        (applied, found): &Found,
+        missing: &BTreeSet<ObjectId>,
+        facts: &dyn Facts,
+    ) {
+        if self.is_settling(repo) {
+            // Its refs may be moving.
+            let waiting = self.check_settled.entry(repo.identifier.clone());
+            waiting.or_default().insert(repo.clone());
+            return self.look_for_tips(repo);
+        }
+        if self.registry.applied(repo) != *applied {
+            // Once this check has ended.
+            return self.retry_after(Duration::ZERO, Again::Check(repo.clone()));
+        }
+        self.checked.insert(repo.clone());
+        self.plan_prune(repo);
+        self.mend_refs(repo, found, missing, facts);
+        self.objects_came(repo, facts);
     }
 
     /// Whether each event has its objects here; tips follow, in one change each way.
@@ -359,7 +387,7 @@ impl Core {
         }
         // They may have lost it, too, since they were looked at.
         for other in others.into_iter().filter(|_| is_news) {
-            if !self.unchecked.contains(&other) && !self.checking.contains(&other) {
+            if !self.will_be_checked(&other) {
                 self.retry_later(Again::Check(other));
             }
         }
@@ -460,7 +488,7 @@ impl Core {
     }
 
     /// Hosted repositories each of which is enough to serve this event.
-    fn served_from(&self, event: &Promise, facts: &dyn Facts) -> Vec<RepoId> {
+    pub(super) fn served_from(&self, event: &Promise, facts: &dyn Facts) -> Vec<RepoId> {
         let mut repos = match &event.about {
             About::PullRequest(says) => self.named_by(says.clone(), facts),
             About::State(identifier) => self.registry.maintained_by(&event.author, identifier),
@@ -500,10 +528,9 @@ impl Core {
         for author in changed_members(before, &after, &places) {
             places.extend(self.registry.maintained_by(&author, &repo.identifier));
         }
-        let gone = before.keys().filter(|repo| !self.registry.is_hosted(repo));
-        for gone in gone {
-            for event in self.promised_tips(gone, facts) {
-                places.extend(self.served_from(&event, facts));
+        for gone in before.keys() {
+            if !self.registry.is_hosted(gone) {
+                self.check_gone(gone.clone(), RootsCursor::START, facts);
             }
         }
         // Each at most once in a while, however often somebody changes his mind.

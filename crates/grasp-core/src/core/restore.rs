@@ -1,25 +1,18 @@
-//! The start: what the store kept is taken in again, then disk and store are compared, a few
-//! repositories at a time.
+//! The start: what the store kept is taken in again, then disk and store are compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::hold::causes;
-use super::retry::{Again, Discard};
-use super::{Core, Errand, Failed, GitDone, GitTask, Repair, Restore};
+use super::retry::Discard;
+use super::{Core, Errand, GitTask, Restore};
 use crate::admit::{Needs, Origin, Refusal, Verdict};
 use crate::clock::Timestamp;
 use crate::event::{Event, Kind};
 use crate::facts::{Facts, StoreOutcome};
-use crate::git::{ObjectId, Refs};
-use crate::id::EventId;
-use crate::nip34::{Announcement, Rank, RepoId, State};
-use crate::purgatory::{Durability, Early, Guest, Holder};
-use crate::push::Tip;
+use crate::nip34::{Announcement, Rank, State};
+use crate::purgatory::{Durability, Guest, Holder};
 use crate::registry::Standing;
-
-/// Repositories looked at side by side.
-const AT_ONCE: usize = 4;
 
 impl Core {
     pub(super) fn on_restore(&mut self, restore: Restore, facts: &dyn Facts) {
@@ -175,109 +168,6 @@ impl Core {
                 unhold: None,
             });
         }
-    }
-
-    /// Looks at every repository, whether disk and store agree.
-    pub(super) fn check_all(&mut self) {
-        let hosted = self.registry.hosted();
-        let hosted = hosted.filter(|(_, standing)| *standing >= Standing::Held);
-        self.unchecked = hosted.map(|(repo, _)| repo.clone()).collect();
-        self.check_next();
-    }
-
-    pub(super) fn check(&mut self, repo: RepoId) {
-        self.unchecked.insert(repo);
-        self.check_next();
-    }
-
-    pub(super) fn check_next(&mut self) {
-        while self.checking.len() < AT_ONCE {
-            let Some(repo) = self.unchecked.pop_first() else {
-                return;
-            };
-            if !self.registry.is_hosted(&repo) {
-                continue;
-            }
-            if self.checking.contains(&repo) {
-                self.retry_later(Again::Check(repo));
-                continue;
-            }
-            self.checking.insert(repo.clone());
-            self.ask_git(&repo, GitTask::Create, Errand::Done);
-            self.ask_git(&repo, GitTask::Look, Errand::Checked(repo.clone()));
-        }
-    }
-
-    /// Refs are what the applied state says; tips have their events; then whatever is held.
-    pub(super) fn on_checked(
-        &mut self,
-        repo: &RepoId,
-        outcome: Result<GitDone, Failed>,
-        facts: &dyn Facts,
-    ) {
-        self.checking.remove(repo);
-        match outcome {
-            // It was put away, or will be as it is.
-            _ if !self.registry.is_hosted(repo) => {}
-            Ok(GitDone::Refs { found, tips }) => {
-                self.drop_unsigned(repo, &found.refs, facts);
-                self.check_tips(repo, tips, facts);
-                self.verify(repo, found, facts);
-            }
-            // One damaged repository never stops the others.
-            _ => self.retry_later(Again::Check(repo.clone())),
-        }
-        self.check_next();
-    }
-
-    /// They moved, the kill came, and the state that they follow did not live to see it.
-    fn drop_unsigned(&mut self, repo: &RepoId, refs: &Refs, facts: &dyn Facts) {
-        let applied = self.registry.applied(repo);
-        let settling = self.is_settling(repo);
-        if applied.is_none()
-            && !settling
-            && !refs.is_empty()
-            && !self.are_expected(repo, refs, facts)
-        {
-            self.set_refs(repo, Arc::default(), Repair::RefsDropped);
-        }
-    }
-
-    fn check_tips(&mut self, repo: &RepoId, tips: Vec<(EventId, ObjectId)>, facts: &dyn Facts) {
-        let until = self.believed().saturating_add(self.policy.limits.tip_for);
-        for (id, tip) in tips {
-            let author = self.author_of(&id, facts);
-            self.tips.insert(id, repo, author);
-            // It is being set to what it should be, perhaps.
-            let landing = self.landing.get(&id);
-            if landing.is_some_and(|landing| landing.touches(repo)) {
-                if self.tip_of(&id, facts) != Tip::At(tip) {
-                    self.retry_later(Again::Check(repo.clone()));
-                }
-                continue;
-            }
-            match self.tip_of(&id, facts) {
-                Tip::At(known) if known != tip => self.remove_wrong_tip(repo, id),
-                Tip::None => self.remove_wrong_tip(repo, id),
-                Tip::At(_) if self.is_place(repo, &id, facts) => {}
-                Tip::At(_) | Tip::Unknown => {
-                    if !self.early_tips.contains(repo, &id) {
-                        let early = Early {
-                            repo: repo.clone(),
-                            tip,
-                            until,
-                            network: None,
-                        };
-                        self.early_tips.insert(id, early);
-                    }
-                }
-            }
-        }
-    }
-
-    fn remove_wrong_tip(&mut self, repo: &RepoId, id: EventId) {
-        self.note_repair(repo, Repair::TipRemoved);
-        self.remove_tip(repo, id);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::checking::RootsCursor;
 use super::{Change, Core, Errand, GitTask};
 use crate::clock::Mono;
 use crate::facts::Facts;
@@ -12,6 +13,9 @@ use crate::nip34::RepoId;
 /// Pause before something is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// Retries of one turn; what else is due then comes in the next one, at once.
+const AT_ONCE: usize = 256;
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Again {
     /// Everything that waits for this repository, the repository itself first.
@@ -20,6 +24,10 @@ pub enum Again {
     Record(RepoId),
     /// Whether its disk and the store agree.
     Check(RepoId),
+    /// The next step of its check.
+    CheckStep(RepoId),
+    /// What else was served from a repository that is gone.
+    CheckGone(RepoId, RootsCursor),
     /// A repository that should be gone, and its held announcement with it.
     Discard(Discard),
     /// A tip that should be gone.
@@ -34,6 +42,16 @@ pub enum Again {
     Unhold(EventId),
     /// Lost data that was looked for in vain.
     Seek(RepoId),
+}
+
+impl Again {
+    /// What it takes of one turn. A step of a longer job takes a turn of its own.
+    fn cost(&self) -> usize {
+        match self {
+            Self::CheckStep(_) | Self::CheckGone(..) | Self::SweepTips(..) => AT_ONCE,
+            _ => 1,
+        }
+    }
 }
 
 /// A repository on its way out.
@@ -95,7 +113,11 @@ impl Core {
     }
 
     pub(super) fn retry(&mut self, facts: &dyn Facts) {
-        while let Some(again) = self.retries.take(self.now.mono) {
+        let mut left = AT_ONCE;
+        while left > 0
+            && let Some(again) = self.retries.take(self.now.mono)
+        {
+            left = left.saturating_sub(again.cost());
             match again {
                 Again::Repo(repo) => {
                     if self.registry.is_hosted(&repo) {
@@ -104,6 +126,8 @@ impl Core {
                 }
                 Again::Record(repo) => self.record(repo),
                 Again::Check(repo) => self.check(repo),
+                Again::CheckStep(repo) => self.check_step(&repo, facts),
+                Again::CheckGone(repo, from) => self.check_gone(repo, from, facts),
                 Again::Discard(discard) => self.discard(discard),
                 Again::Tip(repo, id) => {
                     if !self.tips.is_at(&id, &repo) {

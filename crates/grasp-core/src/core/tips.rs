@@ -9,7 +9,7 @@ use super::retry::Again;
 use super::{Core, Errand, GitTask};
 use crate::admit::{self, Known as _, Needs, Presence};
 use crate::event::Event;
-use crate::facts::Facts;
+use crate::facts::{Facts, PullRequestRow};
 use crate::git::ObjectId;
 use crate::id::{EventId, Pubkey};
 use crate::nip34::{PullRequest, RepoId};
@@ -22,6 +22,13 @@ pub struct Tips {
     at: FxHashMap<EventId, At>,
     in_repo: FxHashMap<RepoId, InRepo>,
     by_author: FxHashMap<Pubkey, BTreeSet<EventId>>,
+}
+
+/// What an event that is here, or is not, says of its tip.
+pub struct Said {
+    pub author: Option<Pubkey>,
+    pub tip: Tip,
+    pub says: Option<PullRequest>,
 }
 
 /// Tips whose events are looked up in one step: 512 x 2 us = 1 ms.
@@ -141,13 +148,29 @@ impl Tips {
 impl Core {
     /// The commit that an event says it is about, if the event is here.
     pub(super) fn tip_of(&self, id: &EventId, facts: &dyn Facts) -> Tip {
-        let known = self.known(facts);
-        match known.pull_request(id) {
-            Some(PullRequest { tip: Some(tip), .. }) => Tip::At(tip),
+        self.said_by(id, facts).tip
+    }
+
+    /// The same with who says so, for one row of the store.
+    pub(super) fn said_by(&self, id: &EventId, facts: &dyn Facts) -> Said {
+        let held = self.purgatory.get(id);
+        let (author, says) = match held {
+            Some(held) if matches!(held.needs, Needs::Arrival(_)) => {
+                (Some(held.event.pubkey), self.known(facts).pull_request(id))
+            }
+            Some(held) => (Some(held.event.pubkey), PullRequest::read(&held.event)),
+            None => facts.pull_request(id).map_or((None, None), |row| {
+                let PullRequestRow { author, says } = row;
+                (Some(author), Some(says))
+            }),
+        };
+        let tip = match &says {
+            Some(PullRequest { tip: Some(tip), .. }) => Tip::At(*tip),
             Some(PullRequest { tip: None, .. }) => Tip::None,
-            None if known.event(id) == Presence::Unknown => Tip::Unknown,
+            None if self.known(facts).event(id) == Presence::Unknown => Tip::Unknown,
             None => Tip::None,
-        }
+        };
+        Said { author, tip, says }
     }
 
     /// Repositories that keep the tip of a pull request as long as it is here.
@@ -157,6 +180,15 @@ impl Core {
 
     pub(super) fn is_place(&self, repo: &RepoId, id: &EventId, facts: &dyn Facts) -> bool {
         let pull_request = self.known(facts).pull_request(id);
+        self.is_place_of(repo, pull_request, facts)
+    }
+
+    pub(super) fn is_place_of(
+        &self,
+        repo: &RepoId,
+        pull_request: Option<PullRequest>,
+        facts: &dyn Facts,
+    ) -> bool {
         pull_request.is_some_and(|found| self.places(found, facts).contains(repo))
     }
 
@@ -224,6 +256,7 @@ impl Core {
         errand: Errand,
         facts: &dyn Facts,
     ) {
+        self.outdate_listed(repo, tips.iter().map(|(id, _)| *id));
         for (id, _) in tips {
             let author = self.author_of(id, facts);
             self.tips.insert(*id, repo, author);
@@ -236,10 +269,10 @@ impl Core {
     pub(super) fn set_tips_again(&mut self, repo: &RepoId, ids: Vec<EventId>, facts: &dyn Facts) {
         let mut tips = Vec::new();
         for id in ids {
-            let author = self.author_of(&id, facts);
-            if let Tip::At(tip) = self.tip_of(&id, facts)
-                && self.is_place(repo, &id, facts)
-                && self.has_tip_room(repo, &id, author.as_ref(), tips.len())
+            let said = self.said_by(&id, facts);
+            if let Tip::At(tip) = said.tip
+                && self.is_place_of(repo, said.says, facts)
+                && self.has_tip_room(repo, &id, said.author.as_ref(), tips.len())
             {
                 tips.push((id, tip));
             }
@@ -255,6 +288,7 @@ impl Core {
     }
 
     pub(super) fn remove_tips(&mut self, repo: &RepoId, ids: Vec<EventId>) {
+        self.outdate_listed(repo, ids.iter().copied());
         for id in &ids {
             self.tips.remove(id, repo);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grasp_core::admit::Refusal;
-use grasp_core::{Answer, Event, EventId, GitTask, Kind, Pubkey};
+use grasp_core::{Answer, Event, EventId, GitTask, Input, Kind, Limits, Pubkey, RepoId};
 use grasp_sim::forge::{self, commit};
 
 use crate::scene::{CAROL, DEV, MAIN, MALLORY, MINUTE, Scene, announce, served, state, tool};
@@ -99,6 +99,119 @@ fn a_check_of_a_repository_reads_no_pull_request() {
     assert!(made.iter().all(|event| scene.serves(event)));
     let most = scene.reads.take_most();
     assert!(most <= 4, "{most}");
+}
+
+/// Pull requests of many authors at a commit that is here, as many as a repository has tips.
+fn propose_many(scene: &mut Scene, repos: &[RepoId], many: u64) -> Vec<Arc<Event>> {
+    let tip = commit(1).to_string();
+    let made = |n: u64| {
+        let author = key((n / 100) as u8);
+        forge::pull_request(author, scene.unix() - n, repos, &tip)
+    };
+    let made: Vec<_> = (0..many).map(made).collect();
+    for event in &made {
+        scene.import(event);
+        assert!(scene.serves(event));
+    }
+    made
+}
+
+/// A3: whoever fills a repository with tips does not hold up everybody else.
+#[test]
+fn a_check_of_a_repository_with_many_tips_goes_in_steps() {
+    let mut scene = Scene::new();
+    crowd(&mut scene, 40);
+    propose_many(&mut scene, &[tool(ALICE)], 2_000);
+    scene.pass(MINUTE);
+    scene.reads.take_most();
+    scene.reads.take_most_rows();
+    scene.restart();
+    scene.pass(MINUTE);
+    let (rows, most) = (scene.reads.take_most_rows(), scene.reads.take_most());
+    assert!(rows <= 300, "{rows} rows");
+    assert!(most <= 4, "{most} events");
+}
+
+/// What was served from a repository that goes is looked for elsewhere.
+#[test]
+fn a_repository_that_goes_with_many_pull_requests_costs_little_at_once() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    served(&mut scene, BOB, &[]);
+    let made = propose_many(&mut scene, &[tool(ALICE), tool(BOB)], 700);
+    scene.pass(MINUTE);
+    scene.git.lose_objects(&tool(BOB), |id| *id == commit(1));
+    scene.reads.take_most_rows();
+    let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
+    let deletion = forge::deletion(ALICE, scene.unix(), "a", &address);
+    assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    let rows = scene.reads.take_most_rows();
+    assert!(rows <= 300, "{rows} rows");
+    scene.pass(10 * MINUTE);
+    let served = made.iter().filter(|event| scene.serves(event));
+    assert_eq!(served.count(), 0, "the other one has lost them");
+}
+
+#[test]
+fn an_author_who_vanishes_with_many_tips_is_swept_in_steps() {
+    let mut policy = grasp_sim::policy(Limits::default());
+    policy.limits.tips_per_author = 2_000;
+    let mut scene = Scene::with(policy);
+    served(&mut scene, ALICE, &[]);
+    propose(&mut scene, 1_600, CAROL);
+    scene.pass(MINUTE);
+    scene.reads.take_most_looked_for();
+    let request = forge::about(CAROL, 62, scene.unix(), "relay", "ALL_RELAYS");
+    assert_eq!(scene.publish(&request), Answer::Accepted);
+    scene.pass(MINUTE);
+    let looked_for = scene.reads.take_most_looked_for();
+    assert!(looked_for <= 530, "{looked_for}");
+    assert!(scene.repo(&tool(ALICE)).tips.is_empty());
+}
+
+/// Who may delete when the disk is nearly full is asked of rows.
+#[test]
+fn a_deletion_that_names_others_events_reads_none_of_them() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let made = propose(&mut scene, 8, CAROL);
+    scene.pass(MINUTE);
+    scene.feed(Input::DiskLow(true));
+    scene.reads.take_most();
+    let tags = made
+        .iter()
+        .map(|event| forge::tag(&["e", &event.id.to_string()]));
+    let tags: Vec<_> = tags.collect();
+    let deletion = |author| forge::event(author, Kind::DELETION, scene.unix(), tags.clone());
+    let (others, own) = (deletion(MALLORY), deletion(CAROL));
+    let refused = scene.publish(&others);
+    assert!(matches!(refused, Answer::Refused(_)), "{refused:?}");
+    assert_eq!(scene.reads.take_most(), 0);
+    assert_eq!(scene.publish(&own), Answer::Accepted);
+}
+
+/// Deadlines that fall together are dealt with in turns.
+#[test]
+fn events_that_expire_together_take_several_turns() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    for n in 0..600 {
+        let tip = commit(100 + n).to_string();
+        let author = key((n / 100) as u8);
+        let event = forge::pull_request(author, scene.unix(), &[tool(ALICE)], &tip);
+        assert_eq!(scene.import(&event), Answer::Held);
+    }
+    let held = |scene: &Scene| scene.core.purgatory().iter().count();
+    assert_eq!(held(&scene), 600);
+    let until = scene.now() + 2 * 24 * 60 * MINUTE;
+    let (mut before, mut most) = (held(&scene), 0);
+    while scene.wake(until) {
+        let left = held(&scene);
+        most = most.max(before - left);
+        before = left;
+    }
+    assert_eq!(before, 0);
+    assert!(most <= 256, "{most} in one turn");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Disks that lose objects: what is served has its data here, and comes back when the data does.
 
-use grasp_core::git::RefName;
+use grasp_core::git::{ObjectId, RefName};
 use grasp_core::{GitTask, Kind, Repair};
 use grasp_sim::forge::{self, commit};
 
@@ -56,6 +56,30 @@ fn a_pull_request_whose_commit_is_lost_goes_with_its_tip_and_comes_back_with_it(
         "it was acknowledged, and waits for ever"
     );
     assert_eq!(scene.repo(&tool(ALICE)).tips.get(&event.id), Some(&tip));
+}
+
+#[test]
+fn the_oldest_of_very_many_pull_requests_is_missed_as_the_newest_is() {
+    let mut scene = Scene::new();
+    served(&mut scene, ALICE, &[]);
+    let (at, lost) = (scene.unix() - 5_000, commit(7));
+    let pull_request = |n: u64, tip: ObjectId| {
+        let mut author = CAROL;
+        author.0[0] = (n / 100) as u8;
+        forge::pull_request(author, at + n, &[tool(ALICE)], &tip.to_string())
+    };
+    scene.git.take(&tool(ALICE), [lost]);
+    let oldest = pull_request(0, lost);
+    scene.import(&oldest);
+    for n in 1..2_001 {
+        scene.import(&pull_request(n, commit(1)));
+    }
+    assert!(scene.serves(&oldest));
+    scene.git.lose_objects(&tool(ALICE), |id| *id == lost);
+    scene.restart();
+    scene.pass(MINUTE);
+    assert!(!scene.serves(&oldest));
+    assert!(!scene.repo(&tool(ALICE)).tips.contains_key(&oldest.id));
 }
 
 #[test]

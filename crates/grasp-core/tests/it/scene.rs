@@ -235,13 +235,26 @@ impl Scene {
     /// Time passes, deadline by deadline.
     pub fn pass(&mut self, span: Duration) {
         let end = self.now + span;
-        while let Some((at, _)) = self.core.poll_timeout().filter(|(at, _)| at.0 <= end) {
-            self.now = self.now.max(at.0);
-            let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
-            self.core.handle_timeout(now, &facts);
-            self.perform();
-        }
+        while self.wake(end) {}
         self.now = end;
+    }
+
+    /// What is due by then has its turn, the next thing alone; false if nothing is due.
+    pub fn wake(&mut self, until: Duration) -> bool {
+        let next = self.core.poll_timeout();
+        let Some((at, _)) = next.filter(|(at, _)| at.0 <= until) else {
+            return false;
+        };
+        self.now = self.now.max(at.0);
+        let (now, facts) = (self.clock(), self.reads.of_one_input(&self.disk));
+        self.core.handle_timeout(now, &facts);
+        self.perform();
+        true
+    }
+
+    /// Since the story began.
+    pub fn now(&self) -> Duration {
+        self.now
     }
 
     /// Where fetches are under way to.

@@ -1,7 +1,7 @@
 //! Small rows that answer for an event: they say what it says, and go when it goes.
 
 use grasp_core::facts::RootRow;
-use grasp_core::nip34::{PULL_REQUESTS, PullRequest, ROOTS, Rank};
+use grasp_core::nip34::{PULL_REQUESTS, PullRequest, ROOTS, Rank, Target};
 use grasp_core::{Event, EventId, Facts, Identifier, Kind, RepoId};
 use grasp_store::Store;
 use testkit::unsigned;
@@ -46,6 +46,7 @@ fn a_row_says_what_the_pull_request_says() {
             put(store, event);
             let row = store.pull_request(&event.id).unwrap();
             assert_eq!(row.author, event.pubkey);
+            assert_eq!(store.author_of(&event.id), Some(event.pubkey));
             assert_eq!(Some(row.says), PullRequest::read(event));
         }
         let note = note(BOB, 20, &[&["c", "1"]]);
@@ -87,6 +88,49 @@ fn about(kind: u16, second: u64) -> Event {
     unsigned(BOB, kind, second, &[&["a", &address()]], "")
 }
 
+/// Everything that names the target, in pages of so many rows.
+fn in_pages(store: &Store, target: &Target, rows: usize) -> (Vec<EventId>, usize) {
+    let (mut seen, mut pages, mut after) = (Vec::new(), 0, None);
+    loop {
+        let mut left = rows;
+        let page = store.naming(target, Kind(1618), after, &mut left);
+        pages += 1;
+        seen.extend(found(page.rows));
+        let Some(next) = page.next else {
+            return (seen, pages);
+        };
+        assert_eq!(left, 0, "a page ends early only at the end");
+        after = Some(next);
+    }
+}
+
+#[test]
+fn all_that_name_a_repository_are_found_in_pages() {
+    on_both(|store| {
+        let target = Target::Address(repo_id().address(Kind::ANNOUNCEMENT));
+        assert_eq!(in_pages(store, &target, 2), (Vec::new(), 1));
+        // Two of them in one second.
+        let seconds = [10, 11, 11, 12, 13];
+        let made: Vec<Event> = (0u8..)
+            .zip(seconds)
+            .map(|(n, at)| {
+                let text = n.to_string();
+                unsigned(BOB, 1618, at, &[&["a", &address()]], &text)
+            })
+            .collect();
+        put_all(store, &made);
+        put(store, &about(1621, 12));
+        put(store, &delete_id(BOB, 20, &made[3]));
+        let mut left: Vec<&Event> = made.iter().filter(|event| **event != made[3]).collect();
+        left.sort_by_key(|event| (std::cmp::Reverse(event.created_at), event.id));
+        for rows in 1..7 {
+            let (seen, pages) = in_pages(store, &target, rows);
+            assert_eq!(seen, ids(left.iter().copied()), "{rows} rows in a page");
+            assert!(pages <= 5usize.div_ceil(rows));
+        }
+    });
+}
+
 #[test]
 fn rows_go_with_their_event() {
     on_both(|store| {
@@ -95,6 +139,7 @@ fn rows_go_with_their_event() {
         put_all(store, [&root, &update]);
         put(store, &delete_id(ALICE, 20, &update));
         assert_eq!(store.pull_request(&update.id), None);
+        assert_eq!(store.author_of(&update.id), None);
         assert_eq!(store.updates(&root.id), []);
         assert!(
             !store.is_named(&root),
