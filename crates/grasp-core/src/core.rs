@@ -43,7 +43,7 @@ use self::retry::{Again, Discard, Retries};
 use self::settle::Settle;
 use self::state_cache::StateCache;
 use self::syncing::Told;
-use self::tips::Tips;
+use self::tips::{TipChange, Tips};
 use self::unanswered::Unanswered;
 use crate::admit::{self, Refusal, Verdict};
 pub use crate::admit::{Lists, Origin, Policy, RepoPattern};
@@ -147,6 +147,8 @@ pub struct Core {
     sync: Sync,
     synced_bytes: SyncedBytes,
     published_bytes: PublishedBytes,
+    /// Of repositories in which a change of tips is under way: those that wait for its end.
+    tip_changes: FxHashMap<RepoId, Vec<TipChange>>,
     disk_low: bool,
     told: Told,
     hunt: Hunt,
@@ -177,6 +179,7 @@ enum Errand {
     /// A held event that needed no git data is stored.
     Joined(Arc<Event>),
     PushedTips(PushId),
+    ChangedTips(RepoId, Vec<TipChange>),
     RemovedTips(RepoId, Vec<EventId>),
     SetTips(RepoId, Vec<EventId>),
     Checked(RepoId),
@@ -241,6 +244,7 @@ impl Core {
             sync,
             synced_bytes,
             published_bytes,
+            tip_changes: FxHashMap::default(),
             disk_low: false,
             told: Told::default(),
             hunt,
@@ -470,32 +474,46 @@ impl Core {
     }
 
     fn on_git(&mut self, job: Job, outcome: Result<GitDone, Failed>, facts: &dyn Facts) {
-        match self.jobs.remove(&job) {
-            Some(Errand::Created(repo)) => self.on_created(&repo, outcome.is_ok(), facts),
-            Some(Errand::Discarded(discard)) => self.on_discarded(discard, outcome.is_ok()),
-            Some(Errand::RemovedTips(repo, ids)) => {
+        if let Some(errand) = self.jobs.remove(&job) {
+            self.on_git_errand(errand, outcome, facts);
+        }
+    }
+
+    fn on_git_errand(
+        &mut self,
+        errand: Errand,
+        outcome: Result<GitDone, Failed>,
+        facts: &dyn Facts,
+    ) {
+        match errand {
+            Errand::ChangedTips(repo, changes) => {
+                self.on_changed_tips(&repo, changes, outcome, facts);
+            }
+            Errand::Created(repo) => self.on_created(&repo, outcome.is_ok(), facts),
+            Errand::Discarded(discard) => self.on_discarded(discard, outcome.is_ok()),
+            Errand::RemovedTips(repo, ids) => {
                 self.on_removed_tips(&repo, ids, outcome.is_ok());
             }
-            Some(Errand::SetTips(repo, ids)) if outcome.is_err() => {
+            Errand::SetTips(repo, ids) if outcome.is_err() => {
                 for id in ids {
                     self.retry_later(Again::SetTip(repo.clone(), id));
                 }
             }
-            Some(Errand::Settle(first, n)) => self.on_settle_step(&first, n, outcome, facts),
-            Some(Errand::LookedForTips(repo, ids)) => {
+            Errand::Settle(first, n) => self.on_settle_step(&first, n, outcome, facts),
+            Errand::LookedForTips(repo, ids) => {
                 self.on_looked_for_tips(repo, &ids, outcome, facts);
             }
-            Some(Errand::Land(id, n)) => self.on_land_step(&id, n, outcome, facts),
-            Some(Errand::PushedTips(push)) => self.on_pushed_tips(push, outcome.is_ok(), facts),
-            Some(Errand::Checked(repo)) => self.on_checked(&repo, outcome, facts),
-            Some(Errand::Verified(repo, promises)) => {
+            Errand::Land(id, n) => self.on_land_step(&id, n, outcome, facts),
+            Errand::PushedTips(push) => self.on_pushed_tips(push, outcome.is_ok(), facts),
+            Errand::Checked(repo) => self.on_checked(&repo, outcome, facts),
+            Errand::Verified(repo, promises) => {
                 self.on_verified(&repo, &promises, outcome, facts);
             }
-            Some(Errand::PrunePrepared(repo)) => {
+            Errand::PrunePrepared(repo) => {
                 self.on_prune_prepared(&repo, outcome.is_ok(), facts);
             }
-            Some(Errand::Pruned(repo)) => self.on_pruned(&repo, outcome.is_ok()),
-            Some(Errand::Mended(repo)) if outcome.is_err() => {
+            Errand::Pruned(repo) => self.on_pruned(&repo, outcome.is_ok()),
+            Errand::Mended(repo) if outcome.is_err() => {
                 self.retry_later(Again::Check(repo));
             }
             _ => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::retry::Again;
-use super::{Core, Errand, GitTask};
+use super::{Core, Errand, Failed, GitDone, GitTask};
 use crate::admit::{self, Known as _, Needs, Presence};
 use crate::event::Event;
 use crate::facts::{Facts, PullRequestRow};
@@ -29,6 +29,16 @@ pub struct Said {
     pub author: Option<Pubkey>,
     pub tip: Tip,
     pub says: Option<PullRequest>,
+}
+
+/// Changes of tips that are made at once.
+const MAX_TIP_CHANGES: usize = 256;
+
+/// Tips that are set or removed in one repository, and what follows.
+#[derive(Debug, Clone)]
+pub struct TipChange {
+    tips: Vec<(EventId, Option<ObjectId>)>,
+    errand: Errand,
 }
 
 /// Tips whose events are looked up in one step: 512 x 2 us = 1 ms.
@@ -262,7 +272,52 @@ impl Core {
             self.tips.insert(*id, repo, author);
         }
         let tips = tips.iter().map(|(id, tip)| (*id, Some(*tip))).collect();
-        self.ask_git(repo, GitTask::SetTips(tips), errand);
+        self.change_tips(repo, TipChange { tips, errand });
+    }
+
+    /// One change of tips at a time is under way in a repository, and those that come meanwhile are
+    /// the next one together: however many pull requests there are, the repository's own work waits
+    /// behind one change of theirs.
+    fn change_tips(&mut self, repo: &RepoId, change: TipChange) {
+        match self.tip_changes.get_mut(repo) {
+            Some(waiting) => waiting.push(change),
+            None => self.begin_tip_changes(repo, vec![change]),
+        }
+    }
+
+    fn begin_tip_changes(&mut self, repo: &RepoId, mut changes: Vec<TipChange>) {
+        let waiting = changes.split_off(changes.len().min(MAX_TIP_CHANGES));
+        self.tip_changes.insert(repo.clone(), waiting);
+        let tips = changes
+            .iter()
+            .flat_map(|change| change.tips.iter().copied());
+        let task = GitTask::SetTips(tips.collect());
+        self.ask_git(repo, task, Errand::ChangedTips(repo.clone(), changes));
+    }
+
+    pub(super) fn on_changed_tips(
+        &mut self,
+        repo: &RepoId,
+        changes: Vec<TipChange>,
+        outcome: Result<GitDone, Failed>,
+        facts: &dyn Facts,
+    ) {
+        let waiting = self.tip_changes.remove(repo).unwrap_or_default();
+        // What one of them lacks must not be held against the others: each is tried by itself.
+        if outcome.is_err() && changes.len() > 1 {
+            self.tip_changes.insert(repo.clone(), waiting);
+            for change in changes {
+                let task = GitTask::SetTips(change.tips.clone());
+                self.ask_git(repo, task, Errand::ChangedTips(repo.clone(), vec![change]));
+            }
+            return;
+        }
+        if !waiting.is_empty() {
+            self.begin_tip_changes(repo, waiting);
+        }
+        for change in changes {
+            self.on_git_errand(change.errand, outcome.clone(), facts);
+        }
     }
 
     /// Git had refused it when the pull request landed.
@@ -293,8 +348,9 @@ impl Core {
             self.tips.remove(id, repo);
         }
         if self.registry.is_hosted(repo) {
-            let task = GitTask::SetTips(ids.iter().map(|id| (*id, None)).collect());
-            self.ask_git(repo, task, Errand::RemovedTips(repo.clone(), ids));
+            let tips = ids.iter().map(|id| (*id, None)).collect();
+            let errand = Errand::RemovedTips(repo.clone(), ids);
+            self.change_tips(repo, TipChange { tips, errand });
         }
     }
 

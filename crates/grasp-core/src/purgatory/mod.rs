@@ -175,14 +175,13 @@ impl Purgatory {
     }
 
     /// Whose events may be given up for that one when all is taken, in this order: strangers make
-    /// way for each other in their part, and maintainers where they have more than is kept for them.
+    /// way for each other in their part, and maintainers first where they have more than is kept
+    /// for them.
     pub fn who_makes_way(&self, event: &Event, guest: Guest, limits: &Limits) -> &'static [Guest] {
-        let kept = limits.held_of_maintainers();
-        match guest {
-            Guest::Anybody if self.is_full_of_strangers(event, limits) => &[Guest::Anybody],
-            _ if self.of_maintainers.fits(kept) => &[Guest::Anybody],
-            Guest::Anybody => &[Guest::Maintainer],
-            Guest::Maintainer => &[Guest::Maintainer, Guest::Anybody],
+        let in_their_part = guest == Guest::Anybody && self.is_full_of_strangers(event, limits);
+        match in_their_part || self.of_maintainers.fits(limits.held_of_maintainers()) {
+            true => &[Guest::Anybody],
+            false => &[Guest::Maintainer, Guest::Anybody],
         }
     }
 

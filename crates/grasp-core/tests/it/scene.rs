@@ -263,6 +263,13 @@ impl Scene {
         asks.collect()
     }
 
+    /// Git answers what it was asked so far, and goes on being slow.
+    pub fn hear_git(&mut self) {
+        for input in std::mem::take(&mut self.unheard) {
+            self.feed(input);
+        }
+    }
+
     /// A git server has these of what it is asked for, and says so of the rest.
     pub fn fetched(&mut self, url: &str, has: &[ObjectId]) {
         let at = self
@@ -288,9 +295,7 @@ impl Scene {
     pub fn let_go(&mut self) {
         self.holds_prepared = false;
         self.busy = None;
-        for input in std::mem::take(&mut self.unheard) {
-            self.feed(input);
-        }
+        self.hear_git();
     }
 
     /// Killed and started again.

@@ -122,3 +122,42 @@ fn without_a_disk_the_submitter_hears_that_and_a_later_copy_is_answered() {
     scene.let_go();
     assert!(scene.serves(&event));
 }
+
+#[test]
+fn many_pull_requests_are_one_task_before_the_repositorys_own() {
+    for fails in [false, true] {
+        let mut scene = Scene::new();
+        served(&mut scene, ALICE, &[]);
+        scene.busy = Some(tool(ALICE));
+        let tip = commit(1).to_string();
+        let made = |n| forge::pull_request(CAROL, scene.unix() - n, &[tool(ALICE)], &tip);
+        let made: Vec<_> = (0..50).map(made).collect();
+        for event in &made {
+            scene.post(event);
+        }
+        scene.tasks.clear();
+        // Their commit is there.
+        scene.hear_git();
+        let next = state(&scene, ALICE, &[(MAIN, commit(1)), (DEV, commit(1))]);
+        scene.post(&next);
+        let tips = |scene: &Scene| -> Vec<usize> {
+            let tasks = scene.tasks.iter().filter_map(|(_, task)| match task {
+                GitTask::SetTips(tips) => Some(tips.len()),
+                _ => None,
+            });
+            tasks.collect()
+        };
+        assert_eq!(tips(&scene), [1], "however many they are");
+        scene.git_fails = fails;
+        scene.hear_git();
+        assert_eq!(tips(&scene), [1, 49]);
+        scene.git_fails = false;
+        scene.hear_git();
+        scene.let_go();
+        scene.pass(Duration::from_secs(60));
+        let served = made.iter().filter(|event| scene.serves(event)).count();
+        assert_eq!(served, 50, "none is lost by another's failure");
+        assert!(scene.serves(&next));
+        assert_eq!(scene.repo(&tool(ALICE)).tips.len(), 50);
+    }
+}

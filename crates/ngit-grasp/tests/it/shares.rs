@@ -61,7 +61,7 @@ async fn filter_values_of_a_few_networks_keep_nobody_from_asking() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neg_sessions_of_a_few_networks_keep_nobody_from_comparing() {
-    let server = grasp_with(&[FROM_ELSEWHERE, ("NGIT_MAX_NEG_ITEMS_TOTAL", "800")]);
+    let server = grasp_with(&[FROM_ELSEWHERE, ("NGIT_MAX_NEG_ITEMS_TOTAL", "720")]);
     let mut bystander = Bystander::settle(&server).await;
     let mut publisher = Client::connect(&server.ws_url()).await;
     let author = Author::new(1);
@@ -70,16 +70,16 @@ async fn neg_sessions_of_a_few_networks_keep_nobody_from_comparing() {
         let (accepted, text) = publisher.publish(&issue).await;
         assert!(accepted, "{text}");
     }
-    let open = |n: u32| json!(["NEG-OPEN", n.to_string(), {"kinds": [1621]}, "6100000200"]);
+    let open = |kind: u16| json!(["NEG-OPEN", "neg", {"kinds": [kind]}, "6100000200"]);
     let mut crowd_of = Vec::new();
     for n in 0..8 {
         let mut client = Client::connect_from(&server.ws_url(), &crowd(n)).await;
-        client.send(&open(0)).await;
+        client.send(&open(1621)).await;
         assert_eq!(client.next().await[0], "NEG-MSG");
         crowd_of.push(client);
     }
     let mut newcomer = Client::connect_from(&server.ws_url(), "198.51.100.9").await;
-    newcomer.send(&open(0)).await;
+    newcomer.send(&open(30617)).await;
     let answer = newcomer.next().await;
     assert_eq!(answer[0], "NEG-MSG", "{answer}");
     served(&mut bystander).await;
