@@ -106,7 +106,8 @@ impl Holders {
     }
 
     /// A guest's events of those who have more than this one would have with so many bytes more: of
-    /// the largest holder first, and of each the oldest first.
+    /// the largest holder first, and of each the oldest first. What was here before the start comes
+    /// last, however little it is: whose it was is not known, and it may be the largest's.
     pub fn larger_than(
         &self,
         holder: Option<Holder>,
@@ -118,6 +119,9 @@ impl Holders {
         let own = own.max().unwrap_or(0);
         let larger = self.costs.descending();
         let larger = larger.take_while(move |(_, held)| *held > own);
+        let restored = (Holder::Restored, self.costs.held_by(&Holder::Restored));
+        let restored = Some(restored).filter(|(_, held)| *held <= own);
+        let larger = larger.chain(restored);
         larger.flat_map(move |(larger, _)| {
             let first = (larger, guest, Timestamp(0), EventId([0; 32]));
             let ids = self.ids.range(first..);
@@ -170,6 +174,15 @@ mod tests {
         assert_eq!(evicted(&holders, None), [id(2), id(1), id(3), id(9)]);
         holders.remove(one, waits(2, 40), 100);
         assert_eq!(evicted(&holders, Some(other)), [], "it would have as much");
+    }
+
+    #[test]
+    fn what_nobody_is_known_to_have_brought_makes_way_for_anybody() {
+        let mut holders = Holders::default();
+        holders.add(network("192.0.2.1"), waits(1, 50), 100);
+        holders.add(Holder::Restored, waits(2, 50), 100);
+        let newcomer = Some(network("192.0.2.2"));
+        assert_eq!(evicted(&holders, newcomer), [id(2)]);
     }
 
     #[test]

@@ -24,7 +24,8 @@ const REMEMBERED_IN_COMPANY: &[u64] = &[
 const REMEMBERED_WITH_HOSTS: &[u64] = &[3, 17, 22, 62, 65, 117, 311, 486, 536, 837, 1185];
 
 /// The same among hostile clients.
-const REMEMBERED_AMONG_HOSTILE: &[u64] = &[35, 40, 42, 44, 47, 51, 56, 57];
+const REMEMBERED_AMONG_HOSTILE: &[u64] =
+    &[35, 40, 42, 44, 47, 51, 56, 57, 79, 132, 139, 228, 254, 1092];
 
 #[test]
 fn every_seed_comes_right() {
