@@ -30,7 +30,7 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::checking::Check;
-use self::disk::{PublishedBytes, SyncedBytes};
+use self::disk::{Charge, PublishedBytes, SyncedBytes};
 pub use self::effect::{Answer, Change, Effect, GitTask, Repair};
 use self::hold::Line;
 use self::hunting::Sought;
@@ -106,7 +106,7 @@ pub struct Core {
     rng: fastrand::Rng,
     effects: VecDeque<Effect>,
     /// Bounded by the submitters: each has a bounded number of unanswered events.
-    storing: FxHashMap<Ticket, Arc<Event>>,
+    storing: FxHashMap<Ticket, (Arc<Event>, Charge)>,
     /// Events between the verdict and the commit: whoever comes after may lean on them.
     in_flight: FxHashMap<EventId, Kind>,
     keys: Limiter<Pubkey>,
@@ -389,17 +389,21 @@ impl Core {
             return;
         }
         let verdict = self.judge(&event, origin, facts);
-        if !matches!(verdict, Verdict::Drop(_))
-            && let Err(refusal) = self.spend_disk(&event, origin, facts)
-        {
-            return self.refuse(ticket, refusal);
-        }
+        let charge = match verdict {
+            Verdict::Drop(_) => Charge::Nobody,
+            Verdict::Store | Verdict::Hold(_) => match self.check_disk(&event, origin, facts) {
+                Ok(charge) => charge,
+                Err(refusal) => return self.refuse(ticket, refusal),
+            },
+        };
         match verdict {
             Verdict::Drop(refusal) => self.on_refused(ticket, event, origin, refusal),
             Verdict::Hold(needs) => {
                 let id = event.id;
                 let holder = Holder::of(origin);
-                self.on_hold(ticket, event, needs, holder, facts);
+                if self.on_hold(ticket, &event, needs, holder, facts) {
+                    self.charge(&event, charge);
+                }
                 self.expect_data(&id, hunting::source(origin));
             }
             Verdict::Store if event.kind.is_ephemeral() => {
@@ -411,7 +415,7 @@ impl Core {
                 // It came too early once; now it has its own way.
                 self.purgatory.remove(&event.id);
                 self.in_flight.insert(event.id, event.kind);
-                self.storing.insert(ticket, Arc::clone(&event));
+                self.storing.insert(ticket, (Arc::clone(&event), charge));
                 self.effects.push_back(Effect::Store { ticket, event });
             }
         }
@@ -425,12 +429,13 @@ impl Core {
 
     fn on_committed(&mut self, ticket: Ticket, outcome: StoreOutcome, facts: &dyn Facts) {
         // A second word on the same ticket has nobody to tell.
-        let Some(event) = self.storing.remove(&ticket) else {
+        let Some((event, charge)) = self.storing.remove(&ticket) else {
             return;
         };
         self.in_flight.remove(&event.id);
         self.answer(ticket, answer_of(outcome));
         if let StoreOutcome::Stored(seq) = outcome {
+            self.charge(&event, charge);
             self.on_accepted(&event, seq, facts);
         }
     }

@@ -40,22 +40,30 @@ impl SyncedBytes {
         }
     }
 
-    /// Spends an event's bytes, or nothing.
-    fn spend(&mut self, event: &Event, repo: Option<RepoId>, relay: RelayNo, now: Mono) -> bool {
+    fn allows(&self, event: &Event, repo: Option<&RepoId>, relay: RelayNo, now: Mono) -> bool {
         let bytes = bytes_on_disk(event);
-        let of_repo = |repo: &RepoId| self.repositories.allows(repo, bytes, now);
-        let allowed = self.relays.allows(&relay, bytes, now)
+        self.relays.allows(&relay, bytes, now)
             && self.keys.allows(&event.pubkey, bytes, now)
-            && repo.as_ref().is_none_or(of_repo);
-        if allowed {
-            self.relays.spend(relay, bytes, now);
-            self.keys.spend(event.pubkey, bytes, now);
-            if let Some(repo) = repo {
-                self.repositories.spend(repo, bytes, now);
-            }
-        }
-        allowed
+            && repo.is_none_or(|repo| self.repositories.allows(repo, bytes, now))
     }
+
+    fn spend(&mut self, event: &Event, repo: Option<RepoId>, relay: RelayNo, now: Mono) {
+        let bytes = bytes_on_disk(event);
+        self.relays.spend(relay, bytes, now);
+        self.keys.spend(event.pubkey, bytes, now);
+        if let Some(repo) = repo {
+            self.repositories.spend(repo, bytes, now);
+        }
+    }
+}
+
+/// Who pays for an event that is stored or held, beside its author.
+#[derive(Debug, Clone)]
+pub enum Charge {
+    /// Not even the author: the operator brought it, or it takes no room.
+    Nobody,
+    Synced(RelayNo, Option<RepoId>),
+    Published(Option<Network>),
 }
 
 /// Bytes that clients published and that were stored or held.
@@ -73,22 +81,29 @@ impl PublishedBytes {
         }
     }
 
-    /// Spends what an event takes, or nothing. Wider networks have more shares, so that it is less
-    /// for them.
-    fn spend(&mut self, event: &Event, network: Option<Network>, now: Mono) -> bool {
+    fn allows(&self, event: &Event, network: Option<Network>, now: Mono) -> bool {
         let bytes = bytes_on_disk(event);
-        let levels = || network.into_iter().flat_map(Network::levels);
-        let of_level = |shares: u64| bytes / usize::try_from(shares).unwrap_or(1).max(1);
-        let allowed = self.keys.allows(&event.pubkey, bytes, now)
-            && levels().all(|(level, shares)| self.networks.allows(&level, of_level(shares), now));
-        if allowed {
-            self.keys.spend(event.pubkey, bytes, now);
-            for (level, shares) in levels() {
-                self.networks.spend(level, of_level(shares), now);
-            }
-        }
-        allowed
+        let mut levels = of_levels(network, bytes);
+        self.keys.allows(&event.pubkey, bytes, now)
+            && levels.all(|(level, bytes)| self.networks.allows(&level, bytes, now))
     }
+
+    fn spend(&mut self, event: &Event, network: Option<Network>, now: Mono) {
+        let bytes = bytes_on_disk(event);
+        self.keys.spend(event.pubkey, bytes, now);
+        for (level, bytes) in of_levels(network, bytes) {
+            self.networks.spend(level, bytes, now);
+        }
+    }
+}
+
+/// Wider networks have more shares, so that it is less for them.
+fn of_levels(network: Option<Network>, bytes: usize) -> impl Iterator<Item = (Network, usize)> {
+    let levels = network.into_iter().flat_map(Network::levels);
+    levels.map(move |(level, shares)| {
+        let shares = usize::try_from(shares).unwrap_or(1).max(1);
+        (level, bytes / shares)
+    })
 }
 
 /// With its rows in the indexes: a short tag takes more there than in the event.
@@ -106,31 +121,49 @@ fn own_repository(event: &Event) -> Option<RepoId> {
 }
 
 impl Core {
-    /// An event that would be stored or held: whether the disk is there for it.
-    pub(super) fn spend_disk(
-        &mut self,
+    /// An event that would be stored or held: whether the disk is there for it, and who pays for it
+    /// when it is. Nobody pays for what is refused after all: whoever replays the events of others
+    /// must not use up their day.
+    pub(super) fn check_disk(
+        &self,
         event: &Event,
         origin: &Origin,
         facts: &dyn Facts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Charge, Refusal> {
         if self.disk_low && !self.may_use_the_rest(event, facts) {
             return Err(Refusal::DiskFull);
         }
+        let now = self.now.mono;
         match origin {
+            _ if event.kind.is_ephemeral() => Ok(Charge::Nobody),
+            Origin::Import => Ok(Charge::Nobody),
             Origin::Sync(delivery) => {
                 // What strangers say of a repository must not keep its maintainers out.
                 let repo = own_repository(event).or_else(|| repository_named_by(event));
                 let repo = repo.filter(|_| !self.maintains_what_it_names(event));
-                let (relay, now) = (delivery.relay, self.now.mono);
-                let spent = self.synced_bytes.spend(event, repo, relay, now);
-                spent.then_some(()).ok_or(Refusal::SyncQuota)
+                let allowed = self
+                    .synced_bytes
+                    .allows(event, repo.as_ref(), delivery.relay, now);
+                let charge = Charge::Synced(delivery.relay, repo);
+                allowed.then_some(charge).ok_or(Refusal::SyncQuota)
             }
-            Origin::Client { .. } if self.maintains_what_it_names(event) => Ok(()),
-            Origin::Client { network, .. } if !event.kind.is_ephemeral() => {
-                let spent = self.published_bytes.spend(event, *network, self.now.mono);
-                spent.then_some(()).ok_or(Refusal::PublishedQuota)
+            Origin::Client { network, .. } => {
+                // Nor must others at the same address.
+                let network = network.filter(|_| !self.maintains_what_it_names(event));
+                let allowed = self.published_bytes.allows(event, network, now);
+                let charge = Charge::Published(network);
+                allowed.then_some(charge).ok_or(Refusal::PublishedQuota)
             }
-            Origin::Client { .. } | Origin::Import => Ok(()),
+        }
+    }
+
+    /// It is stored or held.
+    pub(super) fn charge(&mut self, event: &Event, charge: Charge) {
+        let now = self.now.mono;
+        match charge {
+            Charge::Nobody => {}
+            Charge::Synced(relay, repo) => self.synced_bytes.spend(event, repo, relay, now),
+            Charge::Published(network) => self.published_bytes.spend(event, network, now),
         }
     }
 

@@ -109,44 +109,59 @@ impl Core {
         self.refuse(ticket, refusal);
     }
 
+    /// Whether it is held now, or was released at once.
     pub(super) fn on_hold(
         &mut self,
         ticket: Ticket,
-        event: Arc<Event>,
+        event: &Arc<Event>,
         needs: Needs,
         holder: Option<Holder>,
         facts: &dyn Facts,
-    ) {
-        if let Some(outcome) = facts.foresee(&event) {
-            return self.answer(ticket, answer_of(outcome));
+    ) -> bool {
+        if let Some(outcome) = facts.foresee(event) {
+            self.answer(ticket, answer_of(outcome));
+            return false;
         }
-        if self.is_outnumbered(&event) {
-            return self.refuse(ticket, Refusal::TooManyHeld);
-        }
-        if self.has_too_many_tips(&event, &needs) {
-            return self.refuse(ticket, Refusal::TooManyTips);
-        }
-        let waits = |held: &Held| !held.remembered;
-        if !self.purgatory.get(&event.id).is_some_and(waits)
-            && let Err(refusal) = self.find_room(&event, &needs, holder, facts)
-        {
-            return self.refuse(ticket, refusal);
+        if let Err(refusal) = self.may_hold(event, &needs, holder, facts) {
+            self.refuse(ticket, refusal);
+            return false;
         }
         let id = event.id;
         let until = self.believed().saturating_add(self.policy.limits.held_for);
-        let held = Arc::clone(&event);
-        let guest = self.guest(&event, &needs);
+        let held = Arc::clone(event);
+        let guest = self.guest(event, &needs);
         self.purgatory
             .insert_from(held, needs, until, holder, guest);
         self.purgatory.revive(&id);
         if let Some(held) = self.purgatory.get_mut(&id) {
             held.submitters.push(ticket);
         }
-        self.tell_sync_accepted(&event);
-        self.meet_early_tips(&event, facts);
+        self.tell_sync_accepted(event);
+        self.meet_early_tips(event, facts);
         self.pursue(&id, facts);
         self.answer_in_time(&id);
-        self.look_again_after(&event, facts);
+        self.look_again_after(event, facts);
+        true
+    }
+
+    fn may_hold(
+        &mut self,
+        event: &Event,
+        needs: &Needs,
+        holder: Option<Holder>,
+        facts: &dyn Facts,
+    ) -> Result<(), Refusal> {
+        if self.is_outnumbered(event) {
+            return Err(Refusal::TooManyHeld);
+        }
+        if self.has_too_many_tips(event, needs) {
+            return Err(Refusal::TooManyTips);
+        }
+        let waits = |held: &Held| !held.remembered;
+        match self.purgatory.get(&event.id).is_some_and(waits) {
+            true => Ok(()),
+            false => self.find_room(event, needs, holder, facts),
+        }
     }
 
     /// Room for one more event. Where all of it is taken, whoever holds most of it loses what has
@@ -215,7 +230,7 @@ impl Core {
     }
 
     /// Whether its author maintains a served repository that it is about.
-    fn guest(&self, event: &Event, needs: &Needs) -> Guest {
+    pub(super) fn guest(&self, event: &Event, needs: &Needs) -> Guest {
         let author = &event.pubkey;
         let is_served = |repo: &RepoId| self.registry.hosting(repo) == Some(Standing::Served);
         let own = match needs {

@@ -120,7 +120,8 @@ impl Core {
         };
         let relied_on = self.is_settling(repo)
             || self.landing.values().any(|landing| landing.touches(repo))
-            || self.is_pushed_to(repo);
+            || self.is_pushed_to(repo)
+            || self.tip_changes.contains_key(repo);
         let is_kept = |id: &ObjectId| kept.binary_search(id).is_ok();
         self.registry.is_hosted(repo) && !relied_on && self.needed(repo, facts).iter().all(is_kept)
     }

@@ -129,7 +129,9 @@ impl Core {
         };
         let until = self.purgatory.get(&event.id).map(|held| held.until);
         if let Some(until) = until {
-            self.purgatory.insert(Arc::clone(event), needs, until);
+            let guest = self.guest(event, &needs);
+            let event = Arc::clone(event);
+            self.purgatory.insert_from(event, needs, until, None, guest);
         }
     }
 

@@ -39,6 +39,18 @@ const MAX_TIP_CHANGES: usize = 256;
 pub struct TipChange {
     tips: Vec<(EventId, Option<ObjectId>)>,
     errand: Errand,
+    /// Together with others it failed.
+    alone: bool,
+}
+
+impl TipChange {
+    fn new(tips: Vec<(EventId, Option<ObjectId>)>, errand: Errand) -> Self {
+        Self {
+            tips,
+            errand,
+            alone: false,
+        }
+    }
 }
 
 /// Tips whose events are looked up in one step: 512 x 2 us = 1 ms.
@@ -272,7 +284,7 @@ impl Core {
             self.tips.insert(*id, repo, author);
         }
         let tips = tips.iter().map(|(id, tip)| (*id, Some(*tip))).collect();
-        self.change_tips(repo, TipChange { tips, errand });
+        self.change_tips(repo, TipChange::new(tips, errand));
     }
 
     /// One change of tips at a time is under way in a repository, and those that come meanwhile are
@@ -286,7 +298,12 @@ impl Core {
     }
 
     fn begin_tip_changes(&mut self, repo: &RepoId, mut changes: Vec<TipChange>) {
-        let waiting = changes.split_off(changes.len().min(MAX_TIP_CHANGES));
+        let alone = |change: &TipChange| change.alone;
+        let together = match changes.first().is_some_and(alone) {
+            true => 1,
+            false => changes.iter().position(alone).unwrap_or(changes.len()),
+        };
+        let waiting = changes.split_off(together.min(MAX_TIP_CHANGES));
         self.tip_changes.insert(repo.clone(), waiting);
         let tips = changes
             .iter()
@@ -305,12 +322,12 @@ impl Core {
         let waiting = self.tip_changes.remove(repo).unwrap_or_default();
         // What one of them lacks must not be held against the others: each is tried by itself.
         if outcome.is_err() && changes.len() > 1 {
-            self.tip_changes.insert(repo.clone(), waiting);
-            for change in changes {
-                let task = GitTask::SetTips(change.tips.clone());
-                self.ask_git(repo, task, Errand::ChangedTips(repo.clone(), vec![change]));
-            }
-            return;
+            let alone = |change| TipChange {
+                alone: true,
+                ..change
+            };
+            let changes = changes.into_iter().map(alone).chain(waiting);
+            return self.begin_tip_changes(repo, changes.collect());
         }
         if !waiting.is_empty() {
             self.begin_tip_changes(repo, waiting);
@@ -350,7 +367,7 @@ impl Core {
         if self.registry.is_hosted(repo) {
             let tips = ids.iter().map(|id| (*id, None)).collect();
             let errand = Errand::RemovedTips(repo.clone(), ids);
-            self.change_tips(repo, TipChange { tips, errand });
+            self.change_tips(repo, TipChange::new(tips, errand));
         }
     }
 

@@ -108,8 +108,8 @@ impl Limits {
                 "bytes of events published in a day, with their rows in the indexes",
                 [None, Bytes(self.published_bytes_per_day_per_ip)],
                 Bytes(self.published_bytes_per_day_per_key),
-                "nobody; an event beyond it is refused, unless its author maintains what it is \
-                 about",
+                "nobody; an event beyond it is refused. Maintainers of what it is about are not \
+                 held to their network's share",
             ),
             row(
                 "bytes of events on their way to an answer",

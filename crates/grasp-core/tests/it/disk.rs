@@ -93,7 +93,11 @@ fn what_a_client_publishes_in_a_day_is_bounded_for_its_address_and_for_a_key() {
     assert_eq!(flood(MALLORY, "203.0.113.2"), 0, "of the key");
     assert_eq!(flood(CAROL, "203.0.113.1"), 2);
     assert_eq!(flood(BOB, "203.0.113.1"), 1, "of the address");
-    assert_eq!(flood(ALICE, "203.0.113.1"), 5, "a maintainer");
+    assert_eq!(
+        flood(ALICE, "203.0.113.1"),
+        1,
+        "a maintainer has his own day"
+    );
     let address = forge::address(Kind::ANNOUNCEMENT, &tool(ALICE));
     let mut tags = vec![forge::tag(&["a", &address])];
     tags.extend((0..100).map(|n| forge::tag(&["t", &n.to_string()])));
@@ -105,4 +109,23 @@ fn what_a_client_publishes_in_a_day_is_bounded_for_its_address_and_for_a_key() {
         Answer::Refused(Refusal::PublishedQuota),
         "rows count"
     );
+}
+
+#[test]
+fn whoever_replays_what_an_author_deleted_uses_up_nobodys_day() {
+    let mut scene = Scene::with(grasp_sim::policy(Limits {
+        published_bytes_per_day_per_key: 20_000,
+        ..Limits::default()
+    }));
+    served(&mut scene, ALICE, &[]);
+    let gone = issue(&scene, CAROL, &"x".repeat(2_000));
+    assert_eq!(scene.publish(&gone), Answer::Accepted);
+    let deletion = forge::deletion(CAROL, scene.unix(), "e", &gone.id.to_string());
+    assert_eq!(scene.publish(&deletion), Answer::Accepted);
+    for _ in 0..20 {
+        let again = scene.publish_from("203.0.113.1", &gone);
+        assert_eq!(again, Answer::Refused(Refusal::Deleted));
+    }
+    let next = issue(&scene, CAROL, &"y".repeat(2_000));
+    assert_eq!(scene.publish(&next), Answer::Accepted);
 }

@@ -49,7 +49,7 @@ fn of_the_server() -> Vec<Bound> {
         git(
             "fetches and pushes of git clients",
             1,
-            "of fetches the slowest of the network with most, or one that takes next to nothing; \
+            "of fetches the slowest of the network with most, or one that takes less than 64 KiB a second; \
              of pushes one of the network with most. A quarter is for each, and what nobody \
              signed has half of all slots at most",
         ),

@@ -47,6 +47,8 @@ pub enum Full {
 
 /// What one network may bring in a day while the disk is filling up.
 const FAIR_BYTES: u64 = 256 * 1024 * 1024;
+/// Bytes of a push are counted in steps of so many.
+const COUNTED: u64 = 1024 * 1024;
 /// Networks whose bytes are remembered: 10,000 x 80 bytes = 800 kB.
 const MAX_NETWORKS: usize = 10_000;
 
@@ -241,7 +243,11 @@ impl Room {
         let Some(network) = self.network else {
             return false;
         };
-        self.brought.add(network, bytes);
+        let before = self.taken.load(Ordering::Relaxed).saturating_sub(bytes);
+        let steps = (before + bytes) / COUNTED - before / COUNTED;
+        if steps > 0 {
+            self.brought.add(network, steps * COUNTED);
+        }
         self.disk.is_filling_up() && !self.brought.is_fair(network)
     }
 }

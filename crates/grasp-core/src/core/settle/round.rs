@@ -1,6 +1,6 @@
 //! One round of settling: what is known of each repository and state in it, and what follows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::{Failed, GitDone, GitTask};
@@ -58,6 +58,26 @@ pub struct Candidate {
     pub speaks_for: Vec<usize>,
     /// The event, if it waits.
     pub held: Option<Arc<Event>>,
+}
+
+/// What a ref of a state is to point at.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    /// Its place among the objects of the round.
+    at: Option<usize>,
+    is_branch: bool,
+}
+
+impl Target {
+    /// The object is there, and a commit if it is to be a branch.
+    fn is_in(self, member: &Member) -> bool {
+        let kind = self.at.and_then(|at| member.present.get(at).copied());
+        match kind.flatten() {
+            Some(ObjectKind::Commit) => true,
+            Some(_) => !self.is_branch,
+            None => false,
+        }
+    }
 }
 
 impl Member {
@@ -122,27 +142,36 @@ impl Settle {
 
     /// The repositories that have all of a state's objects between them, as few as may be.
     pub fn sources_of(&self, state: &Candidate) -> Option<Vec<usize>> {
-        let mut lacking: BTreeMap<&RefName, &ObjectId> = state.targets.refs.iter().collect();
+        // Looked up once, and not for each of 64 repositories: thousands of refs are compared with
+        // every one of them.
+        let refs = state.targets.refs.iter();
+        let mut lacking: Vec<Target> = refs.map(|(name, id)| self.target(name, id)).collect();
         let mut sources = Vec::new();
         let mut members = state.speaks_for.clone();
+        let has_all = |n: &usize| {
+            let member = self.repos.get(*n);
+            member.is_some_and(|member| lacking.iter().all(|target| target.is_in(member)))
+        };
         // One that has everything needs no other.
-        members.sort_by_key(|n| {
-            !self
-                .repos
-                .get(*n)
-                .is_some_and(|m| self.has_all(m, &state.targets))
-        });
+        members.sort_by_cached_key(|n| !has_all(n));
         for n in members {
             let Some(member) = self.repos.get(n) else {
                 continue;
             };
             let before = lacking.len();
-            lacking.retain(|name, id| !self.has(member, name, id));
+            lacking.retain(|target| !target.is_in(member));
             if lacking.len() < before {
                 sources.push(n);
             }
         }
         lacking.is_empty().then_some(sources)
+    }
+
+    fn target(&self, name: &RefName, id: &ObjectId) -> Target {
+        Target {
+            at: self.objects.binary_search(id).ok(),
+            is_branch: name.is_branch(),
+        }
     }
 
     /// Objects that nobody has whom the state speaks for; `None` while somebody was not looked at.
@@ -168,19 +197,9 @@ impl Settle {
         Some(missing)
     }
 
-    /// The object is there, and a commit if it is to be a branch.
-    fn has(&self, member: &Member, name: &RefName, id: &ObjectId) -> bool {
-        let at = self.objects.binary_search(id).ok();
-        match at.and_then(|at| member.present.get(at).copied().flatten()) {
-            Some(ObjectKind::Commit) => true,
-            Some(_) => !name.is_branch(),
-            None => false,
-        }
-    }
-
     pub fn has_all(&self, member: &Member, targets: &Targets) -> bool {
         let mut refs = targets.refs.iter();
-        refs.all(|(name, id)| self.has(member, name, id))
+        refs.all(|(name, id)| self.target(name, id).is_in(member))
     }
 
     pub fn moved_to(&self, member: &Member) -> Option<Rank> {

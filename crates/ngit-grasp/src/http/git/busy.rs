@@ -189,11 +189,14 @@ impl Turnstile {
         let now = Instant::now();
         let mut inside = self.inside();
         self.check_share(&inside, network)?;
-        for scope in [Scope::Repository(repo), Scope::Server] {
-            if inside.is_full_for(inside.fetches.count(scope), self.places, scope) {
-                let victim = inside.fetches.victim(scope, network, now);
-                inside.evict_fetch(victim.ok_or(scope.busy())?);
-            }
+        let mut scopes = [Scope::Repository(repo), Scope::Server].into_iter();
+        let is_full = |scope: &Scope<'_>| {
+            inside.is_full_for(inside.fetches.count(*scope), self.places, *scope)
+        };
+        // One of the repository is one of the server, too.
+        if let Some(scope) = scopes.find(is_full) {
+            let victim = inside.fetches.victim(scope, network, now);
+            inside.evict_fetch(victim.ok_or(scope.busy())?);
         }
         inside.take(self.places, repo, network)?;
         let fetch = inside.fetches.insert(repo.clone(), network);

@@ -110,8 +110,8 @@ impl FetchSlots {
     }
 
     /// Who makes way for a newcomer: of the network that holds most, if it holds more than the
-    /// newcomer will, the one with the slowest reader; else the slowest of all, if it is slow. This
-    /// machine's own never go.
+    /// newcomer will, the one with the slowest client; else the slowest of those who hold more than
+    /// the newcomer does, if it is slow. This machine's own never go.
     pub fn victim(&self, scope: Scope<'_>, newcomer: Option<Network>, now: Instant) -> Option<u64> {
         let held = || {
             let slots = self.slots.iter();
@@ -126,7 +126,7 @@ impl FetchSlots {
         let (largest, most) = shares.largest()?;
         let may_go = |slot: &Slot, holder: Network| match most > own + 1 {
             true => holder == largest,
-            false => slot.is_slow(now),
+            false => slot.is_slow(now) && shares.held_by(&holder) > own,
         };
         let candidates = held().filter(|(_, slot, holder)| may_go(slot, *holder));
         let slowest = candidates.min_by_key(|(_, slot, _)| slot.pace(now));
@@ -181,5 +181,8 @@ mod tests {
         };
         assert_eq!(victim(9), None);
         assert_eq!(victim(10), Some(stalled));
+        let now = start + Duration::from_secs(60);
+        let for_equal = fetches.victim(Scope::Server, network(2), now);
+        assert_eq!(for_equal, None, "who has one already");
     }
 }
